@@ -85,3 +85,14 @@ func settingsOf(t testing.TB, conn pgstore.Conn, names []string) string {
 	}
 	return strings.Join(values, " ")
 }
+
+// LeaveHost makes new connections of s begin with the host after the one that a connection for claims has.
+func LeaveHost(t testing.TB, s *Store) bool {
+	t.Helper()
+	conn, err := s.receive.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	return s.link.leave(conn.Conn())
+}

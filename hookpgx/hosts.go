@@ -3,7 +3,7 @@ package hookpgx
 import (
 	"context"
 	"net"
-	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -31,34 +31,107 @@ func (l *link) order(config *pgx.ConnConfig) {
 	begin := l.begin.Load()
 	at := int(begin % uint64(len(groups)))
 	var all []*pgconn.FallbackConfig
+	s := &search{}
 	for i := range groups {
-		all = append(all, groups[(at+i)%len(groups)]...)
+		for _, host := range groups[(at+i)%len(groups)] {
+			all = append(all, host)
+			s.add(host, i)
+		}
 	}
 	config.Host, config.Port, config.TLSConfig = all[0].Host, all[0].Port, all[0].TLSConfig
 	config.Fallbacks = all[1:]
 
-	var mu sync.Mutex
-	var dialed []string // addresses, each once; a request to cancel dials later, and concurrently
-	dial, validate := config.DialFunc, config.ValidateConnect
-	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-		mu.Lock()
-		if !slices.Contains(dialed, address) {
-			dialed = append(dialed, address)
+	lookup, dial, validate := config.LookupFunc, config.DialFunc, config.ValidateConnect
+	config.LookupFunc = func(ctx context.Context, name string) ([]string, error) {
+		addresses, err := lookup(ctx, name)
+		if err != nil {
+			addresses = nil // pgx passes the name over
 		}
-		mu.Unlock()
+		s.found(addresses)
+		return addresses, err
+	}
+	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		s.dials(address)
 		return dial(ctx, network, address)
 	}
 	config.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := validate(ctx, conn); err != nil {
 			return err
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		place := begin + uint64(len(dialed)) - 1
+		place := begin + uint64(s.dialed())
 		conn.CustomData()[placeKey] = place
 		l.begin.CompareAndSwap(begin, place)
 		return nil
 	}
+}
+
+// search tells which host pgx dials for one new connection. pgx first looks up every host in order, even one that
+// is given as an address, but no socket. Then it dials all addresses in the same order. A host may have several
+// addresses, or none, and two hosts may have the same one.
+type search struct {
+	mu       sync.Mutex // pgx dials concurrently to cancel a statement
+	ways     []*way
+	unlooked []*way // those that pgx looks up next, in order
+	host     int    // the host that was dialed last
+}
+
+// way is a way to connect to a host: with TLS, for example.
+type way struct {
+	host      int // counted from the host that the connection begins with
+	port      uint16
+	addresses []string // those not dialed yet
+}
+
+func (s *search) add(config *pgconn.FallbackConfig, host int) {
+	w := &way{host: host, port: config.Port}
+	s.ways = append(s.ways, w)
+	if network, address := pgconn.NetworkAddress(config.Host, config.Port); network == "unix" {
+		w.addresses = []string{address}
+		return
+	}
+	s.unlooked = append(s.unlooked, w)
+}
+
+// found takes the addresses of the next name. They may have ports of their own.
+func (s *search) found(addresses []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.unlooked) == 0 {
+		return // the caller's own look-up
+	}
+	w := s.unlooked[0]
+	s.unlooked = s.unlooked[1:]
+	for _, address := range addresses {
+		port := strconv.Itoa(int(w.port))
+		if host, own, err := net.SplitHostPort(address); err == nil {
+			address, port = host, own
+		}
+		w.addresses = append(w.addresses, net.JoinHostPort(address, port))
+	}
+}
+
+// dials notes that pgx dials address. A request to cancel a statement dials an address out of turn, and is
+// ignored.
+func (s *search) dials(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.ways {
+		if len(w.addresses) == 0 {
+			continue
+		}
+		if w.addresses[0] == address {
+			w.addresses = w.addresses[1:]
+			s.host = w.host
+		}
+		return
+	}
+}
+
+// dialed returns the host that was dialed last.
+func (s *search) dialed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host
 }
 
 // leave makes new connections begin with the host after that of conn. It reports false if they do not begin

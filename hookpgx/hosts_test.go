@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
@@ -103,5 +106,155 @@ func TestHostThatIsGone(t *testing.T) {
 		if n := claim(fmt.Sprint(i)); n != first || n == 0 {
 			t.Errorf("the host that is gone was dialed %d times, and %d times by the first connections", n, first)
 		}
+	}
+}
+
+// TestHostsAndTheirAddresses has hosts that have several addresses, or share one, or have none. A part of the
+// addresses does not answer at first.
+func TestHostsAndTheirAddresses(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	for _, test := range []struct {
+		name, hosts, ports string
+		gone               string // addresses and names
+		first, later, left string // the addresses that the first, a later and a leaving connection dial
+	}{
+		{
+			"two addresses each", "one,two", "5432", "10.0.0.1:5432 [fd00::1]:5432",
+			"10.0.0.1:5432 [fd00::1]:5432 10.0.0.2:5432", "10.0.0.2:5432", "10.0.0.1:5432",
+		},
+		{
+			"the second address answers", "one,two,three", "5432", "10.0.0.1:5432 [fd00::1]:5432 10.0.0.2:5432",
+			"10.0.0.1:5432 [fd00::1]:5432 10.0.0.2:5432 [fd00::2]:5432", "10.0.0.2:5432 [fd00::2]:5432", "10.0.0.3:6432",
+		},
+		{"a name that does not resolve", "one,two", "5432", "one", "10.0.0.2:5432", "10.0.0.2:5432", "10.0.0.1:5432"},
+		{
+			"a name that does not resolve, and one that is gone", "one,two,three", "5432", "one 10.0.0.2:5432 [fd00::2]:5432",
+			"10.0.0.2:5432 [fd00::2]:5432 10.0.0.3:6432", "10.0.0.3:6432", "10.0.0.1:5432",
+		},
+		{
+			"addresses with their own port", "three,one", "5432", "10.0.0.3:6432 [fd00::3]:7432",
+			"10.0.0.3:6432 [fd00::3]:7432 10.0.0.1:5432", "10.0.0.1:5432", "10.0.0.3:6432",
+		},
+		{
+			"one name with two ports", "one,one", "5432,5433", "10.0.0.1:5432 [fd00::1]:5432",
+			"10.0.0.1:5432 [fd00::1]:5432 10.0.0.1:5433", "10.0.0.1:5433", "10.0.0.1:5432",
+		},
+		{
+			"one host several times", "10.0.0.5,10.0.0.6,10.0.0.5,10.0.0.7", "5432", "10.0.0.5:5432 10.0.0.6:5432",
+			"10.0.0.5:5432 10.0.0.6:5432 10.0.0.5:5432 10.0.0.7:5432", "10.0.0.7:5432", "10.0.0.5:5432",
+		},
+		{
+			"one host twice in a row", "one,one,two", "5432", "10.0.0.1:5432 [fd00::1]:5432",
+			"10.0.0.1:5432 [fd00::1]:5432 10.0.0.1:5432 [fd00::1]:5432 10.0.0.2:5432", "10.0.0.2:5432", "10.0.0.1:5432",
+		},
+		{
+			"two names for one address", "10.0.0.5,five,one", "5432", "10.0.0.5:5432",
+			"10.0.0.5:5432 10.0.0.5:5432 10.0.0.1:5432", "10.0.0.1:5432", "10.0.0.5:5432",
+		},
+		{
+			"with TLS and without", "three,10.0.0.5,10.0.0.6", "5432&sslmode=prefer", "10.0.0.3:6432 [fd00::3]:7432 10.0.0.5:5432",
+			"10.0.0.3:6432 [fd00::3]:7432 10.0.0.3:6432 [fd00::3]:7432 10.0.0.5:5432 10.0.0.5:5432 10.0.0.6:5432 10.0.0.6:5432",
+			"10.0.0.6:5432 10.0.0.6:5432", "10.0.0.3:6432 [fd00::3]:7432 10.0.0.3:6432",
+		},
+		{
+			"a socket", "one,/run/b,two", "5432", "10.0.0.1:5432 [fd00::1]:5432",
+			"10.0.0.1:5432 [fd00::1]:5432 /run/b/.s.PGSQL.5432", "/run/b/.s.PGSQL.5432", "10.0.0.2:5432",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			n := &network{server: server, gone: strings.Fields(test.gone)}
+			store := n.open(t, test.hosts, test.ports)
+			n.dials(t, store, "the first connection", test.first)
+			n.dials(t, store, "a later connection", test.later)
+			n.gone = nil
+			if !hookpgx.LeaveHost(t, store) {
+				t.Fatal("the store does not leave the host")
+			}
+			n.dials(t, store, "a connection that leaves the host", test.left)
+		})
+	}
+}
+
+// TestRequestToCancelIsNoHost has a request to cancel that is dialed before a connection is ready.
+func TestRequestToCancelIsNoHost(t *testing.T) {
+	t.Parallel()
+	n := &network{server: dbtest.StartServer(t, nil), gone: []string{"10.0.0.5:5432"}, cancels: true}
+	store := n.open(t, "10.0.0.5,10.0.0.6", "5432")
+	n.dials(t, store, "the first connection", "10.0.0.5:5432 10.0.0.6:5432")
+	n.dials(t, store, "a later connection", "10.0.0.6:5432")
+}
+
+// network has one server behind all addresses.
+type network struct {
+	server  *dbtest.Server
+	gone    []string
+	cancels bool // each new connection sends a request to cancel
+
+	mu     sync.Mutex
+	dialed []string
+}
+
+func (n *network) open(t *testing.T, hosts, ports string) *hookpgx.Store {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(n.server.DSN() + "&host=" + hosts + "&port=" + ports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.ConnConfig
+	c.LookupFunc = func(_ context.Context, name string) ([]string, error) {
+		if slices.Contains(n.gone, name) {
+			return nil, errors.New("no such host")
+		}
+		switch name {
+		case "one":
+			return []string{"10.0.0.1", "fd00::1"}, nil
+		case "two":
+			return []string{"10.0.0.2", "fd00::2"}, nil
+		case "three":
+			return []string{"10.0.0.3:6432", "[fd00::3]:7432"}, nil
+		case "five":
+			return []string{"10.0.0.5"}, nil
+		}
+		return []string{name}, nil // as the usual function does for an address
+	}
+	c.DialFunc = func(ctx context.Context, _, address string) (net.Conn, error) {
+		if address != n.server.Addr() { // a request to cancel
+			n.mu.Lock()
+			n.dialed = append(n.dialed, address)
+			n.mu.Unlock()
+		}
+		if slices.Contains(n.gone, address) {
+			return nil, errors.New("no route to host")
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", n.server.Addr())
+	}
+	if n.cancels {
+		c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return conn.CancelRequest(ctx) }
+	}
+	store, err := hookpgx.Open(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// dials makes a new connection for claims, and compares the addresses that it dials.
+func (n *network) dials(t *testing.T, store *hookpgx.Store, what, want string) {
+	t.Helper()
+	n.mu.Lock()
+	n.dialed = nil
+	n.mu.Unlock()
+	pool := hookpgx.ReceivePool(store)
+	pool.Reset()
+	if err := pool.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if got := strings.Join(n.dialed, " "); got != want {
+		t.Errorf("%s dials %s, want %s", what, got, want)
 	}
 }
