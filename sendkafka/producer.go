@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -21,8 +23,8 @@ import (
 type producer struct {
 	client *kgo.Client
 
-	// alone is held by a record that must have a batch to itself.
-	alone sync.RWMutex
+	// alone makes, once, a second client that gives each record a batch to itself.
+	alone func() (*kgo.Client, error)
 
 	mu         sync.Mutex
 	unfinished map[string]*production // by the message's id
@@ -37,9 +39,21 @@ type production struct {
 
 func newProducer(opts []kgo.Opt) (*producer, error) {
 	p := &producer{unfinished: make(map[string]*production)}
-	client, err := kgo.NewClient(append(opts, kgo.WithHooks(p))...)
+	opts = append(slices.Clip(opts), kgo.WithHooks(p))
+	p.alone = sync.OnceValues(func() (*kgo.Client, error) {
+		return kgo.NewClient(append(slices.Clip(opts), kgo.MaxBufferedRecords(1))...)
+	})
+	client, err := kgo.NewClient(opts...)
 	p.client = client
 	return p, err
+}
+
+func (p *producer) close() {
+	p.client.Close()
+	// If there is no second client yet, a late produce must find a closed one.
+	if alone, err := p.alone(); err == nil {
+		alone.Close()
+	}
 }
 
 // OnBrokerConnect implements kgo.HookBrokerConnect: produce errors only tell that the time is over.
@@ -52,29 +66,30 @@ func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.
 	p.connecting = err
 }
 
-// produce returns nil once Kafka has r. The batch with r may be too large though r is not; then r gets its own.
+// produce returns nil once Kafka has r. Kafka may refuse a batch as too large though each of its records fits; then
+// produce sends r again, through the second client, which no other record has to wait for.
 func (p *producer) produce(ctx context.Context, id string, r *kgo.Record) error {
-	p.alone.RLock()
-	err := p.produceOnce(ctx, id, r)
-	p.alone.RUnlock()
-	if errors.Is(err, kerr.MessageTooLarge) {
-		p.alone.Lock()
-		defer p.alone.Unlock()
-		err = p.produceOnce(ctx, id, r)
+	err := p.produceOnce(ctx, p.client, id, r)
+	if !errors.Is(err, kerr.MessageTooLarge) {
+		return err
 	}
-	return err
+	alone, err := p.alone()
+	if err != nil {
+		return err
+	}
+	return p.produceOnce(ctx, alone, id, r)
 }
 
 // produceOnce produces r, or waits for the record of an earlier attempt with the same id whose outcome is not known
 // yet: the producer repeats that one until it knows, and Kafka stores it once.
-func (p *producer) produceOnce(ctx context.Context, id string, r *kgo.Record) error {
+func (p *producer) produceOnce(ctx context.Context, client *kgo.Client, id string, r *kgo.Record) error {
 	p.mu.Lock()
 	attempt := p.unfinished[id]
 	if attempt == nil {
 		attempt = &production{done: make(chan struct{})}
 		p.unfinished[id] = attempt
 		p.mu.Unlock()
-		p.client.Produce(ctx, r, func(_ *kgo.Record, err error) {
+		client.Produce(ctx, r, func(_ *kgo.Record, err error) {
 			p.mu.Lock()
 			delete(p.unfinished, id)
 			p.mu.Unlock()
@@ -99,6 +114,18 @@ func (p *producer) produceOnce(ctx context.Context, id string, r *kgo.Record) er
 		}
 	}
 	return err
+}
+
+// sizeOf returns the size of a batch with r alone, uncompressed, which is what max_message_bytes bounds.
+func sizeOf(r *kgo.Record) int {
+	prefixed := func(n int) int { return kbin.VarintLen(int32(n)) + n }
+	const fixed = 3 // the attributes and two differences from the first record, which are 0
+	n := fixed + prefixed(len(r.Key)) + prefixed(len(r.Value)) + kbin.VarintLen(int32(len(r.Headers)))
+	for _, h := range r.Headers {
+		n += prefixed(len(h.Key)) + prefixed(len(h.Value))
+	}
+	const header = 61 // of a batch
+	return header + prefixed(n)
 }
 
 // dial connects to a broker that the URL or another broker names.

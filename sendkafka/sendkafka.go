@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
@@ -40,6 +41,7 @@ type Sender struct {
 	url     *broker.URL
 	options Options
 	key     *locate.Expr // nil for the event's id
+	most    int          // max_message_bytes
 	opts    []kgo.Opt
 
 	mu       sync.Mutex
@@ -96,9 +98,11 @@ func New(raw string, options Options) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.most = int(bytes)
+	const length = 4 // of a batch, which the client counts in and Kafka does not
 	s.opts = append(login,
 		kgo.ClientID("hookonce"), kgo.SeedBrokers(u.Hosts...), kgo.DefaultProduceTopic(u.Path), kgo.Dialer(s.dial),
-		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchMaxBytes(int32(bytes)), kgo.ProducerLinger(0),
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchMaxBytes(int32(bytes)+length), kgo.ProducerLinger(0),
 		kgo.UnknownTopicRetries(0), kgo.MetadataMinAge(time.Second), kgo.DisableClientMetrics(),
 	)
 	return s, nil
@@ -170,11 +174,15 @@ func (s *Sender) Equal(other hookonce.Sender) bool {
 
 // Send produces m and waits until all in-sync replicas have it.
 func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
+	r := s.record(m)
+	if size := sizeOf(r); size > s.most {
+		return s.explain(fmt.Errorf("%w: it has %d bytes", kerr.MessageTooLarge, size))
+	}
 	p, err := s.get()
 	if err != nil {
 		return s.explain(err)
 	}
-	if err := p.produce(ctx, m.ID, s.record(m)); err != nil {
+	if err := p.produce(ctx, m.ID, r); err != nil {
 		return s.explain(err)
 	}
 	return nil
@@ -187,7 +195,7 @@ func (s *Sender) Close() error {
 	s.producer = nil
 	s.mu.Unlock()
 	if p != nil {
-		go p.client.Close()
+		go p.close()
 	}
 	return nil
 }

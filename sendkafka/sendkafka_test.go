@@ -397,39 +397,3 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
-
-// TestLargeBatch sends messages at a time that fit, while two of them in a batch do not. Kafka refuses that batch.
-func TestLargeBatch(t *testing.T) {
-	t.Parallel()
-	var r replies
-	c := newCluster(t, kfake.ListenFn(r.listen), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
-	sender := newSender(t, url(c, "", "/orders"))
-	random := func(id string, size int) *hookonce.Outgoing {
-		m := outgoing(id)
-		m.Body = incompressible(size)
-		return m
-	}
-	// The first request waits, so that the next messages gather behind it.
-	if err := sender.Send(t.Context(), random("0", 1000)); err != nil {
-		t.Fatal(err)
-	}
-	held := r.holdAll()
-	var wg sync.WaitGroup
-	for i := range 40 {
-		wg.Go(func() {
-			if err := sender.Send(t.Context(), random(strconv.Itoa(i), 1500)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	<-held.waiting
-	r.hold.Store(nil)
-	close(held.until)
-	wg.Wait()
-	if err := sender.Send(t.Context(), random("x", 3000)); !guard.IsPermanent(err) {
-		t.Errorf("too large: %v", err)
-	}
-	if got := stored(c); got != 41 {
-		t.Errorf("%d records, want 41", got)
-	}
-}
