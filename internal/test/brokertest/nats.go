@@ -54,7 +54,7 @@ func (s *NATS) Start() {
 		s.t.Fatal(err)
 	}
 	s.cmd = exec.Command(path, append([]string{"-a", "127.0.0.1", "-p", port(s.Addr), "-m", port(s.Monitor), "-js", "-sd", s.folder}, s.args...)...)
-	if err := s.cmd.Start(); err != nil {
+	if err := dbtest.StartChild(s.cmd); err != nil {
 		s.t.Fatal(err)
 	}
 }

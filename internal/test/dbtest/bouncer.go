@@ -148,7 +148,7 @@ func (b *Bouncer) launch(server *pgx.ConnConfig, owner *syscall.Credential, opts
 	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 	b.cmd.Stdout, b.cmd.Stderr = log, log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
-	dieWithParent(b.cmd.SysProcAttr)
+	dieWithParent(b.cmd.SysProcAttr, syscall.SIGQUIT)
 	if err := startChild(b.cmd); err != nil {
 		return err
 	}

@@ -27,7 +27,16 @@ func spawn(calls <-chan func()) {
 	}
 }
 
-// startChild starts cmd. Where the system can, it ends with this process.
+// StartChild starts cmd. On Linux, the system kills it when this process ends for any reason.
+func StartChild(cmd *exec.Cmd) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
+	return startChild(cmd)
+}
+
+// startChild starts cmd on a thread that ends only with this process, as dieWithParent needs it.
 func startChild(cmd *exec.Cmd) error {
 	done := make(chan error)
 	spawner() <- func() { done <- cmd.Start() }

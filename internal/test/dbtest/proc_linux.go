@@ -9,9 +9,8 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes the system send SIGQUIT to the child when this process ends for any reason.
-// PostgreSQL takes it as an immediate shutdown, which still removes its shared memory.
-func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGQUIT }
+// dieWithParent makes the system send a signal to the child when this process ends for any reason.
+func dieWithParent(attr *syscall.SysProcAttr, signal syscall.Signal) { attr.Pdeathsig = signal }
 
 // stat returns the state and the parent of a process.
 func stat(pid int) (state byte, parent int, ok bool) {

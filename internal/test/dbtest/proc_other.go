@@ -12,7 +12,7 @@ import (
 )
 
 // dieWithParent does nothing here: only Linux binds a child to its parent.
-func dieWithParent(*syscall.SysProcAttr) {}
+func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}
 
 // processes returns the fields "pid parent state" of every process.
 func processes() ([][]string, error) {

@@ -190,7 +190,8 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	// Only the PATH is inherited, so no PG* variable is.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}, s.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
-	dieWithParent(cmd.SysProcAttr)
+	// PostgreSQL takes SIGQUIT as an immediate shutdown, which still removes its shared memory.
+	dieWithParent(cmd.SysProcAttr, syscall.SIGQUIT)
 	return cmd
 }
 

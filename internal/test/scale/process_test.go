@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // patience bounds every wait for another process. It is long, because a test that reaches it fails.
@@ -20,12 +22,13 @@ type process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// start starts a program. It is killed with the test at the latest, and its log is shown if the test failed.
+// start starts a program. It is killed at the end of the test, or of the test's process, and its log is shown if the
+// test failed.
 func start(t testing.TB, name string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &p.log, &p.log
-	if err := cmd.Start(); err != nil {
+	if err := dbtest.StartChild(cmd); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

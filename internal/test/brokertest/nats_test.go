@@ -1,0 +1,67 @@
+package brokertest_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce/internal/test/brokertest"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// TestKilledTestLeavesNoNATS kills a process that has a server: the server ends too.
+func TestKilledTestLeavesNoNATS(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux binds a child to its parent")
+	}
+	const variable, patience = "HOOKONCE_BROKERTEST_ORPHAN", 20 * time.Second
+	if os.Getenv(variable) != "" {
+		fmt.Println(brokertest.StartNATS(t).Addr)
+		<-time.After(time.Hour) // until it is killed
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), variable+"=1", "TMPDIR="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dbtest.StartChild(cmd); err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // no other test ends it
+		_ = cmd.Wait()         // killed
+	})
+	t.Cleanup(kill)
+	var addr string
+	if _, err := fmt.Fscan(out, &addr); err != nil {
+		t.Fatal(err)
+	}
+	await := func(listens bool) {
+		t.Helper()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.Now().Add(patience); ; <-tick.C {
+			conn, err := net.Dial("tcp", addr)
+			if err == nil {
+				conn.Close()
+			}
+			if (err == nil) == listens {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("after %s: the server listens: %v, want %v", patience, err == nil, listens)
+			}
+		}
+	}
+	await(true)
+	kill()
+	await(false)
+}
