@@ -57,7 +57,8 @@ func installed() error {
 }
 
 // Need fails the test if check returns an error. On Debian and Ubuntu, as root, it first installs
-// packages if they are missing. The error of check must say what to install elsewhere.
+// packages if they are missing, without starting their services. The error of check must say what to
+// install elsewhere.
 func Need(t testing.TB, check func() error, packages ...string) {
 	t.Helper()
 	if err := install(check, nil, packages...); err != nil {
@@ -143,6 +144,11 @@ func install(check, before func() error, packages ...string) error {
 			return err
 		}
 	}
+	allow, err := refuseServices(servicePolicy)
+	if err != nil {
+		return err
+	}
+	defer allow()
 	err = aptGet("update")
 	if err == nil {
 		err = aptGet(append([]string{
@@ -153,6 +159,32 @@ func install(check, before func() error, packages ...string) error {
 		return fmt.Errorf("%w; installing failed: %w", missing, err)
 	}
 	return check()
+}
+
+// servicePolicy is the program that Debian's packages ask before they start a service.
+const servicePolicy = "/usr/sbin/policy-rc.d"
+
+// refuseServices writes a policy that forbids starting services until allow is called or this process ends. It leaves
+// a policy of the host as it is.
+func refuseServices(path string) (allow func(), err error) {
+	const mark = "#!/bin/sh\n# written by a test of hookonce\n"
+	if text, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(text), mark) {
+		_ = os.Remove(path) // a killed process left it
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(f, "%sif kill -0 %d 2>/dev/null; then exit 101; fi\n", mark, os.Getpid())
+	allow = func() { _ = os.Remove(path) }
+	if err = errors.Join(err, f.Close()); err != nil {
+		allow()
+		return nil, err
+	}
+	return allow, nil
 }
 
 // configureCluster writes a setting that keeps the package's scripts from creating and starting a
