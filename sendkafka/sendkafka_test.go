@@ -228,7 +228,9 @@ func TestLateReply(t *testing.T) {
 	}
 	r.hold.Store(nil)
 	again := make(chan error, 1)
-	go func() { again <- sender.Send(t.Context(), outgoing("1")) }()
+	waits := newWatched(t.Context())
+	go func() { again <- sender.Send(waits, outgoing("1")) }()
+	<-waits.asked
 	close(held.until)
 	if err := <-again; err != nil {
 		t.Error(err)
