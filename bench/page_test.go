@@ -157,7 +157,7 @@ func plot(lines []line) []byte {
 		if length < 0 {
 			colour, x, width = "#b3541e", middle+length, -length
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`+"\n", labelWidth-8, y+barHeight-4, html.EscapeString(shorten(l.what, 84)))
+		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end" fill="#222222">%s</text>`+"\n", labelWidth-8, y+barHeight-4, html.EscapeString(shorten(l.what, 74)))
 		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%d" height="%d" fill="%s"/>`+"\n", x, y, max(width, 1), barHeight, colour)
 		anchor, at := "start", x+width+4
 		if length < 0 {
