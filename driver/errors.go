@@ -94,7 +94,7 @@ var (
 
 	// ErrTurnLost means that another call prunes, because this one had stopped for long or was in the
 	// background.
-	ErrTurnLost = errors.New("another process prunes now; what was removed stays removed, and the next call goes on")
+	ErrTurnLost = errors.New("another process prunes now; removed rows stay removed, and the next call goes on")
 
 	// ErrSchema means that the schema is missing, older or newer than this program.
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")

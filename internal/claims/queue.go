@@ -330,8 +330,9 @@ func (q *Queue) adapt(b *batch) {
 	b.timedOut, b.failed = 0, false
 }
 
-// flush claims the events of units, before their deadlines and while ctx lasts. It makes their results final in any case, also if the store or
-// a callback panics or ends the goroutine, because callers wait for them.
+// flush claims the events of units, before their deadlines and while ctx lasts. It makes their results
+// final in any case, also if the store or a callback panics or ends the goroutine, because callers wait
+// for them.
 func (q *Queue) flush(ctx context.Context, units []*Unit) {
 	b := newBatch(units, q.o.Observe)
 	b.mostlyKnown, b.allowUnsafe = q.storm.Load(), q.o.AllowUnsafe

@@ -4,9 +4,8 @@ package locate
 const maxSkipped = 64
 
 // skip reads the rest of a container that no location enters. pos is at its first key, or at its
-// first value if it is an array; end is behind its closing bracket. It accepts only what a scanner
-// accepts, and does not say what is wrong with anything else: then ok is false. So is it for more than
-// maxSkipped levels.
+// first value if it is an array; end is behind its closing bracket. ok is false for
+// anything that a scanner refuses, and for more than maxSkipped levels. The scanner then names the fault.
 func skip(doc []byte, pos int, array bool) (end int, ok bool) {
 	var arrays uint64 // bit n: the container at level n is an array
 	level := 0        // of the innermost container

@@ -151,7 +151,7 @@ func TestMarksMissNothing(t *testing.T) {
 	}
 }
 
-// pass prunes as a store does, and checks what is left if it was complete.
+// pass prunes as a store does, and checks the remaining events after a complete pass.
 func pass(t *testing.T, r *rand.Rand, marks *pruning.Marks, events []event, known driver.Windows, now time.Time) []event {
 	t.Helper()
 	walks := marks.Walks(known, dedupe, now)
