@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -31,13 +29,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	buildDir = dir
 	binary := filepath.Join(dir, "hookonce")
-	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
-	cmd := exec.Command("go", append(args, "./cmd/hookonce")...)
-	cmd.Dir = filepath.Join("..", "..", "..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, race.Build(binary, filepath.Join("..", "..", ".."), "./cmd/hookonce")
 })
 
 // program returns the path of the program under test.

@@ -38,9 +38,8 @@ type Program struct {
 func Build(t testing.TB) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "program")
-	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
-	if out, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
-		t.Fatalf("building the example: %v\n%s", err, out)
+	if err := race.Build(binary, ".", "."); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -35,13 +34,7 @@ var program = sync.OnceValues(func() (string, error) {
 	}
 	buildDir = dir
 	binary := filepath.Join(dir, "hookonce")
-	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
-	cmd := exec.Command("go", append(args, "./cmd/hookonce")...)
-	cmd.Dir = filepath.Join("..", "..", "..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, race.Build(binary, filepath.Join("..", "..", ".."), "./cmd/hookonce")
 })
 
 // gateway is a running gateway. It is started once and never again.

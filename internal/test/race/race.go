@@ -4,7 +4,9 @@
 package race
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 )
 
@@ -13,10 +15,17 @@ import (
 // flag.
 const withoutSQLite = "-gcflags=modernc.org/...=-race=false -d=checkptr=0"
 
-// BuildFlags returns the flags of go build for a program under test.
-func BuildFlags() []string {
+// Build builds the package pkg, as go build in folder names it, into the file binary. It may run
+// concurrently.
+func Build(binary, folder, pkg string, flags ...string) error {
+	args := append([]string{"build", "-o", binary}, flags...)
 	if Enabled {
-		return []string{"-race", withoutSQLite}
+		args = append(args, "-race", withoutSQLite)
+	}
+	cmd := exec.Command("go", append(args, pkg)...)
+	cmd.Dir = folder
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building %s: %w\n%s", pkg, err, out)
 	}
 	return nil
 }

@@ -70,13 +70,7 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, filepath.Base(pkg)+".exe")
-	args := append([]string{"build", "-o", binary}, race.BuildFlags()...)
-	cmd := exec.Command("go", append(args, pkg)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, out)
-	}
-	return binary, nil
+	return binary, race.Build(binary, root, pkg)
 }
 
 // python returns the command that runs a program of the folder python.

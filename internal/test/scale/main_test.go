@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -92,14 +91,6 @@ func build(version string, overlay map[string]string) (string, error) {
 	if err := os.WriteFile(overlayFile, list, 0o644); err != nil {
 		return "", err
 	}
-	args := append([]string{
-		"build", "-o", program, "-overlay", overlayFile,
-		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version=" + version,
-	}, race.BuildFlags()...)
-	cmd := exec.Command("go", append(args, "./cmd/hookonce")...)
-	cmd.Dir = top
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building %s: %w\n%s", version, err, out)
-	}
-	return program, nil
+	return program, race.Build(program, top, "./cmd/hookonce", "-overlay", overlayFile,
+		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version="+version)
 }
