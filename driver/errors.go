@@ -34,6 +34,9 @@ var (
 	// operator cancelled it. It matches ErrUnavailable too. Smaller batches may succeed.
 	ErrTimedOut = fmt.Errorf("%w: the statement took too long or was cancelled", ErrUnavailable)
 
+	// ErrReadOnly means that a server answered that it accepts no writes. It matches ErrUnavailable too.
+	ErrReadOnly = fmt.Errorf("%w: it is read-only or a standby", ErrUnavailable)
+
 	// ErrSearching means that TextSearches searches for a text run already. Another one may succeed
 	// within TextTime.
 	ErrSearching = fmt.Errorf("%d searches for a text run already", TextSearches)

@@ -24,9 +24,11 @@ type Store interface {
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order. It
-	// leases messages with NewMessage.LeaseFor in the same commit.
-	// After an error nothing was claimed, unless the error matches ErrCommitUnknown. It refuses a
-	// database whose settings could lose the claims, unless p.AllowUnsafe names them.
+	// leases messages with NewMessage.LeaseFor in the same commit. It refuses a database whose
+	// settings could lose the claims, unless p.AllowUnsafe names them.
+	//
+	// After an error nothing was claimed, unless the error matches ErrCommitUnknown. If ctx ends, the
+	// store may read p for a while longer.
 	//
 	// A result may be unsettled if the event was neither inserted nor found. The error matches
 	// ErrNotStored if the database accepted an event and dropped one of its other rows.

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 const (
@@ -99,8 +101,7 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 				return err
 			}
 		}
-		// Of several hosts a standby is passed over.
-		return pgconn.ValidateConnectTargetSessionAttrsReadWrite(ctx, conn)
+		return acceptsWrites(ctx, conn)
 	}
 	afterNet := c.AfterNetConnect
 	c.AfterNetConnect = func(ctx context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {
@@ -124,6 +125,18 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 		}
 		return assertSettings(ctx, conn, settings)
 	}
+}
+
+// acceptsWrites refuses a server that accepts no writes: of several hosts a standby is passed over.
+func acceptsWrites(ctx context.Context, conn *pgconn.PgConn) error {
+	answers, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
+	switch {
+	case err != nil:
+		return err
+	case len(answers) != 1 || len(answers[0].Rows) != 1 || string(answers[0].Rows[0][0]) != "off":
+		return driver.ErrReadOnly
+	}
+	return nil
 }
 
 // assertSettings reads the settings back: a pooler may drop them, and the caller's hook may change

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/sendamqp"
 )
 
@@ -22,6 +23,8 @@ func TestNew(t *testing.T) {
 		"amqp://h:canary?queue=a":                    "not a URL",
 		"amqp://u:can/ary@h?queue=a":                 "percent-encode",
 		"amqp://h?queue=a#canary":                    "fragment",
+		"amqps://u:canary@h?queue=a&ca=/missing":     "file of the URL's ca: open /missing",
+		"amqps://u:canary@h?queue=a&ca=new_test.go":  "no certificate in PEM form",
 		"http://h?queue=canary":                      "must begin with amqp:// or amqps://",
 		"amqp://h?queue=" + strings.Repeat("q", 256): "longer than 255",
 	} {
@@ -36,14 +39,16 @@ func TestNew(t *testing.T) {
 		}
 		return s
 	}
-	s := parse("amqps://u:canary@a,b:1/v%2Fw?queue=orders&ca=/canary")
+	cert, _ := brokertest.Certificate(t)
+	rest := "@a,b:1/v%2Fw?queue=orders&ca=" + cert
+	s := parse("amqps://u:canary" + rest)
 	if got, want := s.Address(), "amqps://a:5671,b:1/v%2Fw?queue=orders"; got != want {
 		t.Errorf("address %s, want %s", got, want)
 	}
-	if got := fmt.Sprintf("%s %v %+v %#v", s, s, s, s); strings.Contains(got, "canary") {
+	if got := fmt.Sprintf("%s %v %+v %#v", s, s, s, s); strings.Contains(got, "canary") || strings.Contains(got, cert) {
 		t.Errorf("printed %s", got)
 	}
-	if !s.Equal(parse("amqps://u:canary@a,b:1/v%2Fw?queue=orders&ca=/canary")) || s.Equal(parse("amqps://u:other@a,b:1/v%2Fw?queue=orders&ca=/canary")) {
+	if !s.Equal(parse("amqps://u:canary"+rest)) || s.Equal(parse("amqps://u:other"+rest)) {
 		t.Error("Equal")
 	}
 }

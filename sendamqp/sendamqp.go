@@ -60,8 +60,8 @@ const maxShort = 255
 // New returns a Sender for amqp://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/VHOST]?queue=QUEUE, or with
 // ?exchange=EXCHANGE&routing_key=KEY in place of the queue, where the key may be missing. VHOST is
 // percent-encoded; without it, it is "/". Without USER it is guest. ca=FILE names a file with the authorities that sign
-// the servers' certificates, in PEM form; it is read on each connect. amqps:// means TLS. New does not connect. The
-// error never quotes raw.
+// the servers' certificates, in PEM form. New checks that it can read the file, and each connect reads it again. amqps://
+// means TLS. New does not connect. The error quotes nothing of raw but the name of that file.
 func New(raw string, options Options) (*Sender, error) {
 	u, err := form.Parse(raw)
 	if err != nil {
@@ -77,6 +77,9 @@ func New(raw string, options Options) (*Sender, error) {
 		return nil, errors.New("the URL has ca, which is for amqps://")
 	case max(len(queue), len(exchange), len(key), len(u.Path)) > maxShort:
 		return nil, errors.New("a vhost, queue, exchange or routing_key of the URL is longer than 255 bytes")
+	}
+	if err := u.CheckFiles(); err != nil {
+		return nil, err
 	}
 	s := &Sender{url: u, options: options, vhost: u.Path, target: target{exchange, queue + key}}
 	if s.vhost == "" {

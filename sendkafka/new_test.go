@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/sendkafka"
 )
 
@@ -21,6 +22,7 @@ func TestNew(t *testing.T) {
 		"kafka://h/a?max_message_bytes=canary":     "must be a number from 512 to",
 		"kafka://h/a?max_message_bytes=1000000000": "must be a number from 512 to",
 		"kafka://h/a?ca=canary":                    "kafkas://",
+		"kafkas://u:canary@h/a?ca=/missing":        "file of the URL's ca: open /missing",
 		"kafka://h,/a":                             "neither a name nor an address",
 		"http://h/canary":                          "must begin with kafka:// or kafkas://",
 	} {
@@ -48,12 +50,13 @@ func TestNew(t *testing.T) {
 		}
 		return s
 	}
-	const url = "kafkas://u:canary@a,b:1/orders?sasl=scram-sha-256&ca=/canary"
+	cert, _ := brokertest.Certificate(t)
+	url := "kafkas://u:canary@a,b:1/orders?sasl=scram-sha-256&ca=" + cert
 	s := parse(url, sendkafka.Options{})
 	if got, want := s.Address(), "kafkas://a:9092,b:1/orders"; got != want {
 		t.Errorf("address %s, want %s", got, want)
 	}
-	if got := fmt.Sprintf("%s %v %+v %#v", s, s, s, s); strings.Contains(got, "canary") {
+	if got := fmt.Sprintf("%s %v %+v %#v", s, s, s, s); strings.Contains(got, "canary") || strings.Contains(got, cert) {
 		t.Errorf("printed %s", got)
 	}
 	if !s.Equal(parse(url, sendkafka.Options{})) || s.Equal(parse(strings.Replace(url, "canary", "other", 1), sendkafka.Options{})) ||

@@ -71,8 +71,8 @@ var form = broker.Form{
 // New returns a Sender for kafka://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/TOPIC[?sasl=MECHANISM&max_message_bytes=N].
 // MECHANISM is plain, the default, scram-sha-256 or scram-sha-512. A message over N bytes is dead at once; set it to
 // the max.message.bytes of the topic if that is not Kafka's default. kafkas:// means TLS; ca=FILE names a file with the
-// authorities that sign the brokers' certificates, in PEM form, which is read on each connect. New does not connect.
-// The error never quotes raw.
+// authorities that sign the brokers' certificates, in PEM form. New checks that it can read the file, and each connect
+// reads it again. New does not connect. The error quotes nothing of raw but the name of that file.
 func New(raw string, options Options) (*Sender, error) {
 	u, err := form.Parse(raw)
 	if err != nil {
@@ -83,6 +83,9 @@ func New(raw string, options Options) (*Sender, error) {
 		return nil, errors.New("the path of the URL must be a topic of letters, digits, '.', '_' and '-': kafka://host:9092/orders")
 	case u.Scheme == "kafka" && u.Get(broker.CA) != "":
 		return nil, errors.New("the URL has ca, which is for kafkas://")
+	}
+	if err := u.CheckFiles(); err != nil {
+		return nil, err
 	}
 	s := &Sender{url: u, options: options}
 	if options.Key != "" {

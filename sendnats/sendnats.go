@@ -54,13 +54,13 @@ const pingInterval = 5 * time.Second
 var form = broker.Form{
 	Schemes: map[string]string{"nats": "4222", "tls": "4222"},
 	Example: "nats://host:4222/subject",
-	Query:   []string{creds},
+	Files:   []string{creds},
 }
 
 // New returns a Sender for nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]...]/SUBJECT[?creds=FILE&ca=FILE].
 // creds names a file with the credentials of a NATS user, and ca one with the authorities that sign the servers'
-// certificates, in PEM form. Both are read on each connect. tls:// instead of nats:// insists on TLS. New does not
-// connect. The error never quotes raw.
+// certificates, in PEM form. New checks that it can read both, and each connect reads them again. tls:// instead of
+// nats:// insists on TLS. New does not connect. The error quotes nothing of raw but the name of such a file.
 func New(raw string, options Options) (*Sender, error) {
 	u, err := form.Parse(raw)
 	if err != nil {
@@ -68,6 +68,9 @@ func New(raw string, options Options) (*Sender, error) {
 	}
 	if !validSubject(u.Path) {
 		return nil, errors.New("the path of the URL must be a subject without wildcards: nats://host:4222/orders.created")
+	}
+	if err := u.CheckFiles(); err != nil {
+		return nil, err
 	}
 	s := &Sender{url: u, options: options, ping: pingInterval}
 	s.link = broker.Link[*connection]{

@@ -280,25 +280,29 @@ func TestSeveralServers(t *testing.T) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
-		"nats://canary:canary@h:1/":     "subject",
-		"nats://h/a.*":                  "wildcards",
-		"nats://h/a..b":                 "subject",
-		"nats://h/$JS.API.STREAM.PURGE": "subject",
-		"nats:///a":                     "host",
-		"http://h/a":                    "nats://",
-		"nats://h/a?x=canary":           "creds",
-		"nats://h:canary/a":             "not a URL",
-		"nats://s3cr/canary=@h/a":       "percent-encode",
+		"nats://canary:canary@h:1/":      "subject",
+		"nats://h/a.*":                   "wildcards",
+		"nats://h/a..b":                  "subject",
+		"nats://h/$JS.API.STREAM.PURGE":  "subject",
+		"nats:///a":                      "host",
+		"http://h/a":                     "nats://",
+		"nats://h/a?x=canary":            "creds",
+		"nats://h:canary/a":              "not a URL",
+		"nats://h/a?creds=/missing":      "file of the URL's creds: open /missing",
+		"tls://u:canary@h/a?ca=/missing": "file of the URL's ca: open /missing",
+		"nats://s3cr/canary=@h/a":        "percent-encode",
 	} {
 		if _, err := sendnats.New(url, sendnats.Options{AllowPrivate: true}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%s: error %v, want %q", url, err, want)
 		}
 	}
-	s := newSender(t, "nats://u:canary@h:4222/a.b?creds=/canary")
-	if got := fmt.Sprintf("%s %v %+v %#v", s.Address(), s, s, s); strings.Contains(got, "canary") {
+	cert, _ := brokertest.Certificate(t)
+	rest := "@h:4222/a.b?ca=" + cert + "&creds=" + cert // New does not read credentials, only whether it can
+	s := newSender(t, "nats://u:canary"+rest)
+	if got := fmt.Sprintf("%s %v %+v %#v", s.Address(), s, s, s); strings.Contains(got, "canary") || strings.Contains(got, cert) {
 		t.Errorf("printed %s", got)
 	}
-	if !s.Equal(newSender(t, "nats://u:canary@h:4222/a.b?creds=/canary")) || s.Equal(newSender(t, "nats://u:other@h:4222/a.b?creds=/canary")) {
+	if !s.Equal(newSender(t, "nats://u:canary"+rest)) || s.Equal(newSender(t, "nats://u:other"+rest)) {
 		t.Error("Equal")
 	}
 }

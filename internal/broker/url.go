@@ -31,7 +31,8 @@ const CA = "ca"
 type Form struct {
 	Schemes map[string]string // with the default port of each
 	Example string
-	Query   []string // permitted parameters, apart from ca
+	Query   []string // permitted parameters, apart from ca and Files
+	Files   []string // permitted parameters that name a file
 	Shown   []string // those of them that Address shows
 }
 
@@ -45,6 +46,7 @@ type URL struct {
 	escaped string // the path as it was written
 	query   map[string]string
 	shown   []string
+	files   []string
 }
 
 // Parse reads raw. The error never quotes it, because any part of it may be a secret.
@@ -71,7 +73,7 @@ func (f *Form) Parse(raw string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("this is not a URL; write it as %s, and percent-encode special characters of a password", f.Example)
 	}
-	out := &URL{Scheme: scheme, User: u.User, Path: strings.TrimPrefix(u.Path, "/"), escaped: u.EscapedPath(), shown: f.Shown}
+	out := &URL{Scheme: scheme, User: u.User, Path: strings.TrimPrefix(u.Path, "/"), escaped: u.EscapedPath(), shown: f.Shown, files: f.Files}
 	for _, host := range hosts {
 		address, err := hostPort(host, f.Schemes[scheme])
 		if err != nil {
@@ -81,6 +83,20 @@ func (f *Form) Parse(raw string) (*URL, error) {
 	}
 	out.query, err = f.parameters(u.RawQuery)
 	return out, err
+}
+
+// CheckFiles reads the files that u names. So a missing file is found while the settings are checked, and not only
+// when messages wait. The error quotes the name of the file.
+func (u *URL) CheckFiles() error {
+	for _, name := range u.files {
+		if file := u.query[name]; file != "" {
+			if _, err := os.ReadFile(file); err != nil {
+				return fmt.Errorf("reading the file of the URL's %s: %w", name, err)
+			}
+		}
+	}
+	_, err := u.TLS()
+	return err
 }
 
 // hostPort returns HOST[:PORT] with a port.
@@ -106,7 +122,7 @@ func (f *Form) parameters(raw string) (map[string]string, error) {
 	if err != nil {
 		return nil, errors.New("the query of the URL cannot be read")
 	}
-	permitted := append(slices.Clone(f.Query), CA)
+	permitted := slices.Concat(f.Query, f.Files, []string{CA})
 	out := make(map[string]string)
 	for name, values := range query {
 		if !slices.Contains(permitted, name) || len(values) != 1 || values[0] == "" {

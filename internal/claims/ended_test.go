@@ -32,21 +32,22 @@ func TestCallbackThatEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var mended atomic.Bool
-			end := func(here bool) {
-				if here && !mended.Load() {
+			end := func(here bool, size int) {
+				if here && size == 2 && !mended.Load() {
 					runtime.Goexit()
 				}
 			}
-			q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(context.Context, *driver.ClaimParams) error {
-				if mended.Load() {
-					return nil
+			g := rig.NewGate("held")
+			q := newQueue(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
+				if len(p.Claims) == 2 && !mended.Load() {
+					return tt.fault
 				}
-				return tt.fault
+				return g.Hold(ctx, p)
 			}}, func(o *claims.Options) {
-				o.Observe = func(int, time.Duration, error) { end(!tt.afterCommit) }
-				o.Claimed = func([]*driver.Claim) { end(tt.afterCommit) }
+				o.Observe = func(n int, _ time.Duration, _ error) { end(!tt.afterCommit, n) }
+				o.Claimed = func(all []*driver.Claim) { end(tt.afterCommit, len(all)) }
 			})
-			if diff := cmp.Diff([]string{tt.first, tt.first}, claim(t, q, unit("1", "2"))); diff != "" {
+			if diff := cmp.Diff([]string{tt.first, tt.first}, claimTogether(t, q, g, unit("1", "2"))[0]); diff != "" {
 				t.Errorf("outcomes (-want +got):\n%s", diff)
 			}
 			mended.Store(true)

@@ -9,8 +9,7 @@ import (
 // it did; then the results of u are final. A hand-over to a flusher and back would wake two goroutines,
 // which costs a lone delivery as much as verifying it.
 //
-// The caller waits for the store, beyond its deadline if the store does. A store in a file may do that
-// while the disk stalls, so its deliveries are always handed over.
+// The caller waits for the store, which ends the call at the deadline of u.
 func (q *Queue) lead(ctx context.Context, u *Unit) bool {
 	f := q.beginAlone(u)
 	if f == nil {
@@ -25,7 +24,7 @@ func (q *Queue) lead(ctx context.Context, u *Unit) bool {
 func (q *Queue) beginAlone(u *Unit) *flusher {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.flushers == 1 || q.closed || q.active > 0 || q.waiting.units > 0 {
+	if q.closed || q.active > 0 || q.waiting.units > 0 {
 		return nil
 	}
 	q.background.Add(1)
@@ -51,7 +50,7 @@ func (q *Queue) endAlone(f *flusher, u *Unit) {
 // watchAlone makes a late claim of lead start another flusher, as soon as a unit waits for it. The caller holds
 // the lock.
 func (q *Queue) watchAlone() {
-	if f := q.alone; f != nil && f.timer == nil {
+	if f := q.alone; f != nil && f.timer == nil && q.flushers > 1 {
 		q.watch(f, q.lateAfter()-time.Since(f.began))
 	}
 }

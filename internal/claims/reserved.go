@@ -40,7 +40,9 @@ func (b *batch) endReservations() {
 		result := &v.entry.result
 		i := slices.IndexFunc(result.Leases, func(l driver.MessageLease) bool { return l.ID == v.message.ID })
 		if i < 0 {
-			v.message.LeaseFor = 0 // it is leased the usual way
+			if result.Err == nil { // else the store may still read the claim, behind a deadline
+				v.message.LeaseFor = 0 // it is leased the usual way
+			}
 			v.reservation.Cancel()
 			continue
 		}

@@ -119,3 +119,44 @@ func TestReservationsEnd(t *testing.T) {
 		})
 	}
 }
+
+// leavingStore returns when the context ends, while it still reads the claims: as a store that waits for a disk.
+type leavingStore struct {
+	claims.Store
+	goOn chan struct{}
+	read sync.WaitGroup
+}
+
+func (s *leavingStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	s.read.Go(func() {
+		<-s.goOn
+		for i := range p.Claims {
+			if c := &p.Claims[i]; len(c.Body) == 0 || c.Messages[0].LeaseFor == 0 {
+				panic("the claim was changed")
+			}
+		}
+	})
+	<-ctx.Done()
+	return nil, driver.ErrUnavailable
+}
+
+// The race detector finds a write to the claim.
+func TestReservationEndsWhileTheStoreReadsTheClaim(t *testing.T) {
+	t.Parallel()
+	store := &leavingStore{Store: rig.OpenSQLite(t), goOn: make(chan struct{})}
+	var all reservations
+	q := newQueue(t, store, func(o *claims.Options) {
+		o.Reserve = func(m *driver.Message) claims.Reservation { return reservation{&all, m} }
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	u := routed("1")
+	if err := q.Claim(ctx, u); err == nil && u.Results[0].Err == nil {
+		t.Error("it was claimed")
+	}
+	close(store.goOn)
+	store.read.Wait()
+	if diff := cmp.Diff(map[string][]string{"1": {"canceled"}}, all.ended); diff != "" {
+		t.Errorf("reservations (-want +got):\n%s", diff)
+	}
+}

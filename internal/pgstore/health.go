@@ -37,7 +37,7 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 		return nil, err
 	}
 	if readOnly {
-		return nil, fmt.Errorf("%s: %w: it is read-only or a standby: connect to the primary", op, driver.ErrUnavailable)
+		return nil, fmt.Errorf("%s: %w: connect to the primary", op, driver.ErrReadOnly)
 	}
 	var found []driver.Weakness
 	if fsync != "on" {

@@ -25,7 +25,8 @@
 // Another process on the same file (a command beside a running gateway) meets the same lock in
 // SQLite. That wait is SQLite's busy timeout, which nothing can interrupt: a context that ended
 // after 0.2 s returned after the 3 s of the timeout. BEGIN therefore runs in a goroutine that its
-// caller can leave behind; the goroutine ends the transaction as soon as it has begun.
+// caller can leave behind; the goroutine ends the transaction as soon as it has begun. Claim and Reopen run their
+// whole transaction in one, see apart.
 //
 // # Runs of handlers
 //

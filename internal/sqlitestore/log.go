@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"os"
 	"sync/atomic"
 	"time"
 )
@@ -52,8 +51,8 @@ func (s *Store) watchLog() {
 	if path == nil {
 		return
 	}
-	info, err := os.Stat(*path)
-	if err != nil || info.Size() <= s.log.max || s.log.pauses() {
+	_, size, err := lookAt(*path)
+	if err != nil || size <= s.log.max || s.log.pauses() {
 		return // a missing log is not too large
 	}
 	if !s.log.cutting.CompareAndSwap(false, true) {

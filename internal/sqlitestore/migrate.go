@@ -52,7 +52,7 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 // that their text is complete when an operator runs it by hand.
 func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	const op = "migrating the schema"
-	t, err := s.begin(ctx, context.WithoutCancel(ctx))
+	t, err := s.begin(ctx, context.WithoutCancel(ctx), nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", op, err)
 	}

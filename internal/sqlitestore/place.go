@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"reflect"
 	"sync"
 
@@ -26,11 +25,11 @@ const selectPath = `PRAGMA database_list`
 // connection that the pool opened meanwhile may belong to that other file.
 type place struct {
 	mu       sync.Mutex
-	path     string      // of the database; "" before it is known, and for one in memory
-	file     os.FileInfo // of the database; nil before it was seen
-	replaced error       // set once another file stood at path
-	conn     any         // the driver's connection that beside is about
-	beside   map[string]os.FileInfo
+	path     string          // of the database; "" before it is known, and for one in memory
+	file     *file           // of the database; nil before it was seen
+	replaced error           // set once another file stood at path
+	conn     any             // the driver's connection that beside is about
+	beside   map[string]file // the files with these suffixes
 }
 
 // findFile finds the file of the database and its log, which SQLite names after it, through a
@@ -58,7 +57,9 @@ func (p *place) setPath(path string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.path = path
-	p.file, _ = os.Stat(path) // check reports the error
+	if found, _, err := lookAt(path); err == nil { // check reports the error
+		p.file = &found
+	}
 }
 
 // check returns an error if the open files are not in their place. conn is the writer's connection,
@@ -88,15 +89,15 @@ func (p *place) checkFile() error {
 	if p.path == "" || p.replaced != nil {
 		return p.replaced
 	}
-	switch info, err := os.Stat(p.path); {
+	switch found, _, err := lookAt(p.path); {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the database file %s was moved or deleted while it was in use: move it back; "+
 			"if it was deleted, stop every process that uses it, restore a backup, and start again", p.path)
 	case err != nil:
 		return fmt.Errorf("the database file cannot be looked at, so it may have been moved: %w", err)
 	case p.file == nil:
-		p.file = info
-	case !os.SameFile(p.file, info):
+		p.file = &found
+	case !p.file.is(found):
 		p.replaced = fmt.Errorf("the database file %s was replaced by another file while it was in use: "+
 			"stop every process that uses it, see that the right file stands there, and start again", p.path)
 		return p.replaced
@@ -110,15 +111,15 @@ func (p *place) checkFile() error {
 func (p *place) checkBeside(own any) error {
 	known := own != nil && own == p.conn
 	if !known {
-		p.conn, p.beside = own, make(map[string]os.FileInfo)
+		p.conn, p.beside = own, make(map[string]file)
 	}
 	for _, suffix := range []string{"-wal", "-shm"} {
-		info, err := os.Stat(p.path + suffix)
-		first := p.beside[suffix]
+		found, _, err := lookAt(p.path + suffix)
+		first, seen := p.beside[suffix]
 		switch {
 		case !known && err == nil:
-			p.beside[suffix] = info
-		case known && first != nil && (err != nil || !os.SameFile(first, info)):
+			p.beside[suffix] = found
+		case known && seen && (err != nil || !first.is(found)):
 			return fmt.Errorf("%s, which holds commits of the database, was moved, deleted or replaced while it was in use: "+
 				"move it back; otherwise stop every process that uses the database, and start again", p.path+suffix)
 		}

@@ -78,7 +78,7 @@ func (r *run) begin(wait, caller context.Context) error {
 		return err
 	}
 	under, cancel := context.WithCancel(context.WithoutCancel(caller))
-	t, err := r.store.begin(wait, under)
+	t, err := r.store.begin(wait, under, nil)
 	if err != nil {
 		cancel()
 		return err

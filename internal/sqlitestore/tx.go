@@ -34,6 +34,7 @@ func (lockWaitError) Code() int { return codeBusy }
 type writeTx struct {
 	store  *Store
 	conn   *sql.Conn // nil in a caller's transaction
+	apart  *apart    // nil if the transaction runs in the caller's goroutine
 	tx     *sql.Tx
 	stmts  map[string]*sql.Stmt // by their SQL text; nil in a caller's transaction
 	bound  map[string]*sql.Stmt // the stmts that this transaction has used
@@ -53,11 +54,16 @@ type writeTx struct {
 // write runs work in one transaction and commits it. It waits for the writer's connection, for the
 // write lock and for the commit until ctx ends. It rolls back if work fails or panics.
 func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) error) error {
+	return s.writeIn(ctx, nil, op, work)
+}
+
+// writeIn is write in the caller's goroutine, or in the one of a.
+func (s *Store) writeIn(ctx context.Context, a *apart, op string, work func(t *writeTx) error) error {
 	stmts, err := s.statements(ctx)
 	if err != nil {
 		return s.failed(ctx, op, err)
 	}
-	t, err := s.begin(ctx, context.WithoutCancel(ctx))
+	t, err := s.begin(ctx, context.WithoutCancel(ctx), a)
 	if err != nil {
 		return s.failed(ctx, op, err)
 	}
@@ -133,18 +139,18 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 // begin polls again until the context ends.
 //
 // The transaction is rolled back when under ends.
-func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
+func (s *Store) begin(ctx, under context.Context, a *apart) (*writeTx, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.lockWait, lockWaitError(s.lockWait))
 	defer cancel()
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, cmp.Or(context.Cause(ctx), err))
 	}
-	t := &writeTx{store: s, conn: conn, inner: context.WithoutCancel(under)}
+	t := &writeTx{store: s, conn: conn, apart: a, inner: context.WithoutCancel(under)}
 	for {
 		left, err := t.tryBegin(ctx, under)
 		if left {
-			return nil, fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
+			return nil, lockWaitEnded(ctx)
 		}
 		if err == nil {
 			if err := s.place.inPlace(t.conn); err != nil {
@@ -153,16 +159,28 @@ func (s *Store) begin(ctx, under context.Context) (*writeTx, error) {
 			}
 			return t, nil
 		}
-		if !IsBusy(err) || !sleep(ctx, busyPause) {
+		if !IsBusy(err) {
 			t.release(nil)
 			return nil, err
 		}
+		if !sleep(ctx, busyPause) {
+			t.release(nil)
+			return nil, lockWaitEnded(ctx)
+		}
 	}
+}
+
+func lockWaitEnded(ctx context.Context) error {
+	return fmt.Errorf("waiting for the write lock: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 }
 
 // tryBegin begins once. If ctx ends first it reports left; the connection is released, without a
 // transaction, as soon as SQLite lets go of it.
 func (t *writeTx) tryBegin(ctx, under context.Context) (left bool, err error) {
+	if t.apart != nil {
+		t.tx, err = t.conn.BeginTx(under, nil)
+		return false, err
+	}
 	begun := make(chan error, 1)
 	t.store.detached.Go(func() {
 		tx, err := t.conn.BeginTx(under, nil)
@@ -199,17 +217,15 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // commit ends the transaction. If the caller's context ends first, the COMMIT goes on without the
 // caller, and releases the connection itself.
 func (t *writeTx) commit(op string) error {
-	done := make(chan error, 1)
-	t.store.detached.Go(func() {
-		err := t.tx.Commit()
-		t.release(err)
-		if err != nil {
-			done <- err
-			return
+	if t.apart != nil {
+		if !t.apart.commits() {
+			t.rollback()
+			return fmt.Errorf("%s: %w: %w", op, driver.ErrUnavailable, context.Cause(t.caller))
 		}
-		done <- t.store.place.check(nil)
-		t.store.watchLog()
-	})
+		return committed(op, t.commitNow())
+	}
+	done := make(chan error, 1)
+	t.store.detached.Go(func() { done <- t.commitNow() })
 	select {
 	case err := <-done:
 		return committed(op, err)
@@ -221,6 +237,18 @@ func (t *writeTx) commit(op string) error {
 	default:
 		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, context.Cause(t.caller))
 	}
+}
+
+// commitNow commits, however long it takes, and releases the connection.
+func (t *writeTx) commitNow() error {
+	err := t.tx.Commit()
+	t.release(err)
+	if err != nil {
+		return err
+	}
+	err = t.store.place.check(nil)
+	t.store.watchLog()
+	return err
 }
 
 func committed(op string, err error) error {

@@ -59,7 +59,7 @@ func TestReadOnlyServer(t *testing.T) {
 	server.Fence(t)
 	running.eventually(t, "it is not ready", func() bool { return running.readiness() == http.StatusServiceUnavailable })
 	c.spawn(t, late, thisBuild(t))
-	late.eventually(t, "it waits", func() bool { return strings.Contains(late.log.String(), "read only connection") })
+	late.eventually(t, "it waits", func() bool { return strings.Contains(late.log.String(), "read-only or a standby") })
 	if strings.Contains(late.log.String(), "serving") {
 		t.Errorf("it serves on a server that accepts no writes:\n%s", late.log.String())
 	}

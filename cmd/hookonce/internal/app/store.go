@@ -99,6 +99,9 @@ func (e *unreachable) Error() string { return "reaching the database " + e.datab
 func (e *unreachable) Unwrap() error { return e.err }
 
 func (e *unreachable) cause() string {
+	if errors.Is(e.err, driver.ErrReadOnly) {
+		return "the server that answers is read-only or a standby"
+	}
 	if refusal, is := errors.AsType[interface {
 		error
 		SQLState() string
