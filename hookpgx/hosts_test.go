@@ -73,6 +73,44 @@ func TestOldPrimaryIsLeft(t *testing.T) {
 	}
 }
 
+// TestOldPrimaryIsLeftByEachConnection has two commits that wait on such a primary. The time of the first one ends, so the
+// store leaves the host. Then the wait of the second one is cancelled: its connection must not be used again.
+func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
+	t.Parallel()
+	first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
+	both := dbtest.Together(t, first, second)
+	old, _ := private(t, first), private(t, second)
+	first.Shutdown(t)
+	first.Restart(t, "synchronous_standby_names=nobody_here")
+	store := openHosts(t, both)
+	claim := func(id string, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := store.Claim(ctx, claimOf(newClaim(id)))
+		return err
+	}
+	waits := func(what string) int {
+		return old.number(t, "SELECT count("+what+") FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+	}
+	cancelled := make(chan error, 1)
+	go func() { cancelled <- claim("is cancelled", patience) }()
+	for deadline := time.Now().Add(patience); waits("pid") == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("no commit waits for a standby")
+		}
+	}
+	if err := claim("is too late", time.Second); !errors.Is(err, driver.ErrCommitUnknown) {
+		t.Errorf("a claim that waits for too long: got the error %v, want %v", err, driver.ErrCommitUnknown)
+	}
+	waits("pg_cancel_backend(pid)")
+	if err := <-cancelled; !errors.Is(err, driver.ErrCommitUnknown) {
+		t.Errorf("a claim whose wait is cancelled: got the error %v, want %v", err, driver.ErrCommitUnknown)
+	}
+	if err := claim("afterwards", patience); err != nil {
+		t.Errorf("the next claim: %v", err)
+	}
+}
+
 // TestHostThatIsGone has a first host that does not answer. Only the first connections wait for it.
 func TestHostThatIsGone(t *testing.T) {
 	t.Parallel()

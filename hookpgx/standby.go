@@ -48,8 +48,8 @@ func (h *held) confirmed(err error) error {
 	conn := h.conn.Conn()
 	switch {
 	case err == nil && conn.PgConn().CustomData()[unconfirmedKey] != nil:
-		if h.link.leave(conn) {
-			h.Spoil()
+		if _, several := conn.PgConn().CustomData()[placeKey]; several {
+			h.Spoil() // also if another connection has left the host before
 		}
 		return errUnconfirmed
 	case pgconn.Timeout(err):
