@@ -63,7 +63,9 @@ type options struct {
 	switched bool // each node has a network namespace of its own
 	// asynchronous plants a fault: commits do not wait for a standby.
 	asynchronous bool
-	room         string // size of each node's file system, such as 300m; "": no file system of its own
+	// careless plants a fault: the application's effects are not in the transaction of take.
+	careless bool
+	room     string // size of each node's file system, such as 300m; "": no file system of its own
 	// change changes the shipped file of Patroni: old text, new text.
 	change map[string]string
 }

@@ -32,7 +32,7 @@ func newWorld(t *testing.T, o options) *world {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.load.consume(ctx, w.byProxy())
+		w.load.consume(ctx, w.byProxy(), o.careless)
 	}()
 	t.Cleanup(func() {
 		cancel()
