@@ -188,7 +188,7 @@ func (in *Engine) prunePass(ctx context.Context, rest float64) (more bool) {
 	p := in.windows()
 	p.Background, p.Rest = true, rest
 	removed, err := in.prune(passCtx, p)
-	if err != nil && passCtx.Err() != nil && removed != nil && *removed != (driver.PruneResult{}) {
+	if err != nil && passCtx.Err() != nil && removed != nil && (removed.Further || removed.Total() > 0) {
 		return true
 	}
 	if !errors.Is(err, driver.ErrTurnLost) {
@@ -260,7 +260,7 @@ func (in *Engine) prune(ctx context.Context, p *driver.PruneParams) (*driver.Pru
 		return nil, err
 	}
 	result, err := in.store.Prune(ctx, p)
-	if result != nil && *result != (driver.PruneResult{}) {
+	if result != nil && result.Total() > 0 {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))
 		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})

@@ -62,7 +62,12 @@ type PruneResult struct {
 	Events      int64 // identities, with all their rows
 	Bodies      int64 // bodies and headers of events whose identity is kept
 	Quarantined int64
+	// Further says that a call that failed has left a mark for the next one, which goes on from there.
+	Further bool
 }
+
+// Total returns the number of all removed rows.
+func (r *PruneResult) Total() int64 { return r.Events + r.Bodies + r.Quarantined }
 
 // Windows hold how long the rows of each source are kept. The source "" stands for all sources that
 // are not in the map: those that no process registered.

@@ -45,24 +45,30 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	pass := &prunePass{store: s, p: p, turn: turn, pace: pruning.NewPace(p.Chunk)}
 	if pass.windows, pass.now, err = s.longestWindows(ctx, p); err == nil {
 		state := pruning.Begin(turn.state, pass.now, !p.Background)
-		if err = pass.prune(ctx, state); err == nil {
+		// The other steps must not keep the events from being looked at again.
+		if err = pass.events(ctx, state); err == nil {
 			state.Complete(pass.now.Add(time.Since(began)))
+			err = pass.others(ctx)
 		}
 		text = state.Text()
 	}
+	pass.result.Further = err != nil && text != turn.state
 	return &pass.result, errors.Join(err, turn.end(ctx, text))
 }
 
-// prune removes rows past their windows. Events go first, so that a body that goes with its event is not
+// events removes events past their windows, and bodies after them, so that a body that goes with its event is not
 // counted separately.
-func (r *prunePass) prune(ctx context.Context, state *pruning.State) error {
-	s, now := r.store, &r.now
+func (r *prunePass) events(ctx context.Context, state *pruning.State) error {
+	s := r.store
 	if err := r.walks(ctx, &state.Events, &s.sql.pruneEvents, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow }); err != nil {
 		return err
 	}
-	if err := r.walks(ctx, &state.Bodies, &s.sql.pruneBodies, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention }); err != nil {
-		return err
-	}
+	return r.walks(ctx, &state.Bodies, &s.sql.pruneBodies, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention })
+}
+
+// others removes all other rows that are past their windows.
+func (r *prunePass) others(ctx context.Context) error {
+	s, now := r.store, &r.now
 	identities := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
 	bodies := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
 	if _, err := r.all(ctx, "pruning versions", s.sql.pruneVersions,

@@ -43,8 +43,9 @@ UPDATE {schema}.prune_turn SET until = clock_timestamp() + $2::bigint * interval
 WHERE only_one AND fence = $1::bigint
 RETURNING true`
 
+	// Not until now: the clock may be set back.
 	endTurnSQL = `
-UPDATE {schema}.prune_turn SET until = clock_timestamp(), state = $2::text
+UPDATE {schema}.prune_turn SET until = '-infinity', state = $2::text
 WHERE only_one AND fence = $1::bigint`
 )
 

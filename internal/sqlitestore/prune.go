@@ -98,18 +98,19 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if run.longest, err = s.longestWindows(ctx, p, run.now); err == nil {
 		now := time.UnixMicro(run.now).UTC()
 		run.state = pruning.Begin(turn.state, now, !p.Background)
-		if err = run.steps(ctx); err == nil {
+		// The other steps must not keep the events from being looked at again.
+		if err = run.steps(ctx, run.identities, run.bodies); err == nil {
 			run.state.Complete(now.Add(time.Since(began)))
+			err = run.steps(ctx, run.versions, run.quarantine, run.refused, run.jobs, run.figures, run.feed, run.forgetWindows)
 		}
 		text = run.state.Text()
 	}
+	run.result.Further = err != nil && text != turn.state
 	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
 }
 
-func (r *pruner) steps(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{
-		r.identities, r.bodies, r.versions, r.quarantine, r.refused, r.jobs, r.figures, r.feed, r.forgetWindows,
-	} {
+func (r *pruner) steps(ctx context.Context, all ...func(context.Context) error) error {
+	for _, step := range all {
 		if err := step(ctx); err != nil {
 			return err
 		}

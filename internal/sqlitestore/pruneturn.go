@@ -22,7 +22,8 @@ const (
 
 	holdTurn  = `SELECT 1 FROM hookonce_prune_turn WHERE only_one = 1 AND fence = ?`
 	renewTurn = `UPDATE hookonce_prune_turn SET until = ?2 WHERE only_one = 1 AND fence = ?1`
-	endTurn   = `UPDATE hookonce_prune_turn SET until = ?2, state = ?3 WHERE only_one = 1 AND fence = ?1`
+	// Not until now: the clock may be set back.
+	endTurn = `UPDATE hookonce_prune_turn SET until = 0, state = ?2 WHERE only_one = 1 AND fence = ?1`
 )
 
 // turn is the right to prune, which one call has at a time.
@@ -93,7 +94,7 @@ func (s *Store) endTurn(ctx context.Context, t *turn, state string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	return s.write(ctx, "ending the turn to prune", func(w *writeTx) error {
-		_, err := w.exec(endTurn, t.fence, time.Now().UnixMicro(), state)
+		_, err := w.exec(endTurn, t.fence, state)
 		return err
 	})
 }

@@ -202,8 +202,22 @@ func (n *node) prepare(o options) {
 	}
 }
 
-// startPatroni starts the node's Patroni, as the system does after it was killed.
+// startPatroni starts the node's Patroni, as systemd does with the shipped file: it stops a PostgreSQL that runs first.
 func (n *node) startPatroni() {
+	t := n.cluster.t
+	t.Helper()
+	file := shipped(t, "systemd.conf", "/var/lib/postgresql/15/hookonce", filepath.Join(n.folder, "data"), "/usr/lib/postgresql/15/bin", n.bin)
+	_, line, found := strings.Cut(file, "\nExecStartPre=-")
+	if !found {
+		t.Fatal("systemd.conf has no ExecStartPre whose failure counts for nothing")
+	}
+	first := (&command{name: n.name, space: n.space, user: n.user, end: syscall.SIGTERM, args: strings.Fields(line)}).start(t, n.cluster.folder)
+	<-first.exited
+	n.startPatroniAlone()
+}
+
+// startPatroniAlone starts the node's Patroni beside a PostgreSQL that may run.
+func (n *node) startPatroniAlone() {
 	n.patroni = (&command{
 		name: n.name, space: n.space, user: n.user, end: syscall.SIGTERM,
 		env: []string{

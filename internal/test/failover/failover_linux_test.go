@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestFailoverInFull(t *testing.T) {
 			}
 		})
 	}
-	run("two nodes", options{nodes: 2, switched: true}, killPrimary, switchover, freezeStandby, killPatroni, cutOff, vanish)
+	run("two nodes", options{nodes: 2, switched: true}, killPrimary, switchover, freezeStandby, killPatroni, restartPatroni, cutOff, vanish)
 	run("three nodes", options{nodes: 3, switched: true}, killPrimaryOfThree, vanishOfThree)
 	run("two nodes with small disks", options{nodes: 2, switched: true, room: "500m", change: smallDisk}, fillDisk)
 	if t.Failed() {
@@ -79,7 +80,17 @@ func TestFailoverForgets(t *testing.T) {
 		t.Skip("make scale runs it")
 	}
 	w := newWorld(t, options{nodes: 2, switched: true, asynchronous: true})
-	lag := fault{"primary gone from the network while its standby lags", func(c *cluster, old *node) func() {
+	w.doctor("a failover loses the events that were acknowledged last")
+	if r := w.trial(lag(w)); r.lost == 0 {
+		t.Errorf("no acknowledged event was lost, of %d: the trial does not notice asynchronous replication", r.acked)
+	} else {
+		t.Logf("lost, as it must be: %d of %d acknowledged events", r.lost, r.acked)
+	}
+}
+
+// lag takes the primary away while its standby lacks the last events.
+func lag(w *world) fault {
+	return fault{"primary gone from the network while its standby lags", func(c *cluster, old *node) func() {
 		standby := c.nodes[0]
 		if standby == old {
 			standby = c.nodes[1]
@@ -90,9 +101,26 @@ func TestFailoverForgets(t *testing.T) {
 		c.network.plug(c.t, standby.site, backCable)
 		return func() { c.network.plug(c.t, old.site, frontCable, backCable) }
 	}, moved}
+}
+
+// TestFailoverForgetsAfterPatroni plants a fault: Patroni starts again beside a PostgreSQL that runs. It takes the
+// synchronous standby out of the settings of the server, and believes that it is there.
+func TestFailoverForgetsAfterPatroni(t *testing.T) {
+	if !report.Scale(t) {
+		t.Skip("make scale runs it")
+	}
+	w := newWorld(t, options{nodes: 2, switched: true})
+	old := w.waitPrimary()
+	old.patroni.stop(syscall.SIGKILL)
+	old.startPatroniAlone()
+	eventually(t, patience, "no commit waits for a standby any more", func() bool {
+		var names string
+		return old.ask("SELECT current_setting('synchronous_standby_names')", &names) == nil && names == ""
+	})
+	w.asynchronous = true
 	w.doctor("a failover loses the events that were acknowledged last")
-	if r := w.trial(lag); r.lost == 0 {
-		t.Errorf("no acknowledged event was lost, of %d: the trial does not notice asynchronous replication", r.acked)
+	if r := w.trial(lag(w)); r.lost == 0 {
+		t.Errorf("no acknowledged event was lost, of %d", r.acked)
 	} else {
 		t.Logf("lost, as it must be: %d of %d acknowledged events", r.lost, r.acked)
 	}

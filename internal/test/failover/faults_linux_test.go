@@ -37,6 +37,13 @@ var killPatroni = fault{"`kill -9` of the primary's Patroni", func(_ *cluster, o
 	return old.startPatroni
 }, moved}
 
+// restartPatroni kills the primary's Patroni, and the system starts it again at once. It still has the lock.
+var restartPatroni = fault{"`kill -9` of the primary's Patroni, started again at once", func(_ *cluster, old *node) func() {
+	old.patroni.stop(syscall.SIGKILL)
+	old.startPatroni()
+	return nil
+}, func(c *cluster, _ *node) *node { return c.waitPrimary() }}
+
 var cutOff = fault{"primary cut off from etcd and from its standby", func(c *cluster, old *node) func() {
 	c.network.unplug(c.t, old.site, backCable)
 	return func() { c.network.plug(c.t, old.site, backCable) }

@@ -37,7 +37,7 @@ func (p *program) pruneCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(p.stdout, pruned(*result))
+				return writeJSON(p.stdout, pruned{result.Events, result.Bodies, result.Quarantined})
 			}
 			_, err = fmt.Fprintf(p.stdout, "removed %s, the bodies of %d more, and %s\n",
 				counted(int(result.Events), "event"), result.Bodies, counted(int(result.Quarantined), "quarantined request"))
