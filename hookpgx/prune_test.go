@@ -305,3 +305,20 @@ func TestPruningReadsFew(t *testing.T) {
 		t.Errorf("%d events are left, want all %d", n, finishedRows)
 	}
 }
+
+// A step after those for events fails in each pass. Events are looked at again nevertheless, and the turn is given
+// back, whatever the clock does later.
+func TestPruneThatFailsLate(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.mustClaim(t, true, newClaim("old"))
+	w.exec(t, "ALTER TABLE {schema}.job RENAME TO job_away")
+	result, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Microsecond, Retention: time.Microsecond, Background: true})
+	if err == nil || result == nil || result.Events != 1 || !result.Further {
+		t.Errorf("removed %+v, error %v; want one event and an error", result, err)
+	}
+	if n := w.number(t, `SELECT count(*) FROM {schema}.prune_turn
+		WHERE until = '-infinity' AND NOT state::jsonb ? 'since' AND state::jsonb ? 'next'`); n != 1 {
+		t.Error("the turn lasts, or the look at everything counts as unfinished")
+	}
+}
