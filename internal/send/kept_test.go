@@ -3,6 +3,7 @@ package send
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -135,6 +136,32 @@ func TestWhichAnswersAllowReuse(t *testing.T) {
 				t.Errorf("reused is %v, want %v; barred is %v, want %v", reused, tt.reused, barred.Load() > 0, tt.barred)
 			}
 		})
+	}
+}
+
+// A long answer is not read to its end. On a kept connection it does not count, and it is the last one there.
+func TestLongAnswerOnAKeptConnection(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int64
+	url := serveEach(t, func(x *exchangeNo) bool {
+		requests.Add(1)
+		if x.id == "msg_1" {
+			io.WriteString(x, ok200)
+		} else {
+			io.WriteString(x, fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", maxResponseBody+1, strings.Repeat("x", maxResponseBody+1)))
+		}
+		return true
+	})
+	s, barred := keeping(t, eager, nil)
+	for i, want := range []error{nil, ErrDoubt, nil, nil} {
+		m := message()
+		m.ID = fmt.Sprint("msg_", i+1)
+		if got := s.Send(t.Context(), to(url), m); !errors.Is(got.Err, want) {
+			t.Errorf("message %d: %v, want %v", i+1, got.Err, want)
+		}
+	}
+	if requests.Load() != 4 || barred.Load() != 1 {
+		t.Errorf("%d requests for four attempts, barred %d times", requests.Load(), barred.Load())
 	}
 }
 

@@ -50,6 +50,7 @@ type pool struct {
 const (
 	reasonSpoke = "it sent bytes that answer no request"
 	reasonEnded = "it closed a kept connection right after an answer without Connection: close"
+	reasonLong  = "it answered with more than 64 KiB on a kept connection, or broke the answer off"
 )
 
 var (
@@ -168,6 +169,9 @@ func (p *pool) finish(x *exchange, success bool, answered func()) bool {
 	x.rested = time.Now()
 	again := x.detached() && x.mayServeAgain()
 	counts := !x.reused || !success || x.body.complete && p.confirm(x, answered)
+	if x.reused && success && !x.body.complete {
+		p.bar(reasonLong) // else each such answer would cost an attempt
+	}
 	if x.br.Buffered() > 0 {
 		p.bar(reasonSpoke)
 		again = false
