@@ -36,6 +36,7 @@ type gateway struct {
 	*process
 	name, public, admin string
 	database            string // in place of the cluster's, if not empty
+	schema              string // of its own, if not empty
 	reloads             int    // how often its process was told to read the settings again
 }
 
@@ -131,6 +132,9 @@ func (c *cluster) spawn(t testing.TB, g *gateway, program string, env ...string)
 		"PATH=" + os.Getenv("PATH"), "HOME=" + c.folder, "TMPDIR=" + os.TempDir(), race.Environment(),
 		"DATABASE_URL=" + database, "SECRET=" + secret, "SINK=" + c.sink.server.URL,
 	}, env...)
+	if g.schema != "" {
+		cmd.Env = append(cmd.Env, "HOOKONCE_SCHEMA="+g.schema)
+	}
 	g.process, g.reloads = start(t, g.name, cmd), 0
 }
 
