@@ -1,10 +1,13 @@
 package scale
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
@@ -54,4 +57,39 @@ func TestHealthzIsNotReadiness(t *testing.T) {
 	proxy.Serve()
 	_, faults := c.check(t, l)
 	mustBeBroken(t, faults, "failed twice")
+}
+
+// Without a ready gateway the balancer answers senders itself, as a gateway that cannot claim would: 503 with
+// Retry-After and a problem. The answer that HAProxy has by default is neither.
+func TestNoGatewayIsReady(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(string) string{"with the answer": nil, "without": without("http-error")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 2)
+			c.startAll(t, edit)
+			for _, g := range c.gateways {
+				g.kill()
+				c.balancer.eventually(t, "the balancer has taken it out", func() bool { return !c.inRotation(t, g) })
+			}
+			resp, err := http.Post("http://"+c.address+"/webhooks/stripe", "application/json", strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			var answer problem.Problem
+			err = json.NewDecoder(resp.Body).Decode(&answer)
+			ok := err == nil && resp.Header.Get("Retry-After") == "5" && resp.Header.Get("Content-Type") == problem.ContentType &&
+				answer.Status == http.StatusServiceUnavailable && answer.Title == http.StatusText(answer.Status)
+			if resp.StatusCode != http.StatusServiceUnavailable || ok != (edit == nil) {
+				t.Errorf("%d with %v, problem %+v, error %v", resp.StatusCode, resp.Header, answer, err)
+			}
+			c.start(t, c.gateways[0], thisBuild(t))
+			c.balancer.eventually(t, "it is used again", func() bool { return c.inRotation(t, c.gateways[0]) })
+			l := c.load(t, "stripe", "/first")
+			l.waitMore(t, 20)
+			_, faults := c.check(t, l)
+			mustBeKept(t, faults)
+		})
+	}
 }

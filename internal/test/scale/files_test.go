@@ -3,11 +3,13 @@ package scale
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +69,26 @@ func TestComposeOfGateways(t *testing.T) {
 			t.Errorf("%s (-compose.yaml +gateways.yaml)\n%s", name, diff)
 		}
 	}
-	if !slices.Contains(services["haproxy"].Volumes, "./haproxy.cfg:/usr/local/etc/haproxy/haproxy.cfg:ro") || len(services) != 4 {
+	if len(services) != 4 || services["haproxy"].Image == "" {
 		t.Errorf("the services are %+v", services)
+	}
+}
+
+// Settings are mounted as folders. A mounted file would stay what it was after an editor has put another in its place,
+// and a reload would read the old one.
+func TestComposeMountsFolders(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"compose.yaml", "gateways.yaml"} {
+		for of, s := range readCompose(t, name) {
+			config := "/usr/local/etc/haproxy/haproxy.cfg" // where the image of HAProxy looks
+			if i := slices.Index(s.Command, "--config"); i >= 0 {
+				config = s.Command[i+1]
+			}
+			mounted := func(v string) bool { return strings.HasSuffix(v, ":"+filepath.ToSlash(filepath.Dir(config))+":ro") }
+			if !slices.ContainsFunc(s.Volumes, mounted) {
+				t.Errorf("%s: %s mounts %q, and not the folder of %s", name, of, s.Volumes, config)
+			}
+		}
 	}
 }
 
@@ -109,13 +129,22 @@ type (
 		Image           string           `yaml:"image"`
 		Command         []string         `yaml:"command"`
 		EnvFrom         []map[string]any `yaml:"envFrom"`
+		Env             []variable       `yaml:"env"`
 		Ports           []port           `yaml:"ports"`
 		Readiness       probe            `yaml:"readinessProbe"`
 		Liveness        probe            `yaml:"livenessProbe"`
 		Startup         probe            `yaml:"startupProbe"`
-		Resources       map[string]any   `yaml:"resources"`
+		Resources       resources        `yaml:"resources"`
 		SecurityContext map[string]any   `yaml:"securityContext"`
 		VolumeMounts    []map[string]any `yaml:"volumeMounts"`
+	}
+	variable struct {
+		Name  string `yaml:"name"`
+		Value string `yaml:"value"`
+	}
+	resources struct {
+		Requests map[string]string `yaml:"requests"`
+		Limits   map[string]string `yaml:"limits"`
 	}
 	port struct {
 		Name          string `yaml:"name"`
@@ -138,6 +167,7 @@ type (
 	}
 	budget struct {
 		MaxUnavailable int      `yaml:"maxUnavailable"`
+		Unhealthy      string   `yaml:"unhealthyPodEvictionPolicy"`
 		Selector       selector `yaml:"selector"`
 	}
 )
@@ -170,6 +200,22 @@ func (o *object) spec(t *testing.T, v any) {
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", o.Kind, err)
+	}
+}
+
+// checkMemory checks that Go knows the limit of memory, and that its garbage collector does not run all the time.
+func (c *container) checkMemory(t *testing.T) {
+	t.Helper()
+	value := make(map[string]int) // in MiB, or percent
+	for _, v := range append(c.Env, variable{"limit", c.Resources.Limits["memory"]}) {
+		n, err := strconv.Atoi(strings.TrimRight(v.Value, "MiB"))
+		if err != nil {
+			t.Fatalf("%s: %v", v.Name, err)
+		}
+		value[v.Name] = n
+	}
+	if most := value["limit"] * 9 / 10; value["GOMEMLIMIT"] == 0 || value["GOMEMLIMIT"] > most || value["GOGC"] < 400 {
+		t.Errorf("the variables and the limit are %v, want GOMEMLIMIT up to %d and GOGC", value, most)
 	}
 }
 
@@ -223,6 +269,13 @@ func TestKubernetes(t *testing.T) {
 	}
 	if notice := time.Duration(c.Readiness.Failures*c.Readiness.Period) * time.Second; delay <= notice {
 		t.Errorf("the gateway serves on for %s, which is not longer than the %s until a failing probe counts", delay, notice)
+	}
+	if starting := time.Duration(c.Startup.Failures*c.Startup.Period) * time.Second; starting < 10*time.Minute {
+		t.Errorf("a start is cut off after %s, and a migration may take longer", starting)
+	}
+	c.checkMemory(t)
+	if keys := fmt.Sprint(pod.Spread[0]["matchLabelKeys"]); keys != "[pod-template-hash]" || b.Unhealthy != "AlwaysAllow" {
+		t.Errorf("pods are spread by %s, and pods that are not ready are evicted by the policy %q", keys, b.Unhealthy)
 	}
 	if b.MaxUnavailable >= d.Replicas-1 {
 		t.Errorf("of %d pods %d may be away, and no restart may find fewer than two", d.Replicas, b.MaxUnavailable)
