@@ -15,4 +15,5 @@ type Replication struct {
 	Standbys    int    // how many are connected
 	Synchronous int    // how many of them are synchronous now; 0 if that is hidden
 	Hidden      bool   // the role may not see which standbys are synchronous
+	UnusedSlots int    // physical replication slots that nobody reads: standbys that are missing have such
 }

@@ -64,13 +64,14 @@ SELECT current_setting('synchronous_standby_names'),
 	CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END,
 	(SELECT count(*) FROM pg_stat_replication)::int,
 	(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum'))::int,
-	NOT pg_has_role('pg_read_all_stats', 'USAGE')`
+	NOT pg_has_role('pg_read_all_stats', 'USAGE'),
+	(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active)::int`
 
 // Replication implements [driver.Replicated].
 func (s *Store) Replication(ctx context.Context) (*driver.Replication, error) {
 	var r driver.Replication
 	err := read(ctx, s.pools.Receive, "looking at the standbys", func(rows Rows) error {
-		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden)
+		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden, &r.UnusedSlots)
 	}, replicationSQL)
 	return &r, err
 }

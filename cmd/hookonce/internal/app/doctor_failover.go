@@ -29,7 +29,17 @@ func judgeFailover(r *driver.Replication) Check {
 	if !r.Hidden {
 		standbys += fmt.Sprintf(", synchronous ones among them: %d", r.Synchronous)
 	}
+	if r.UnusedSlots > 0 {
+		standbys += fmt.Sprintf("; replication slots that nobody reads: %d", r.UnusedSlots)
+	}
 	switch {
+	// Patroni empties synchronous_standby_names when the last standby is gone, unless its mode is strict. Only the slot
+	// then tells this server from one that never had a standby.
+	case r.Names == "" && r.Standbys == 0 && r.UnusedSlots > 0:
+		seen("a standby is missing: %s", standbys)
+		seen("acknowledged events are on the disk of this server alone: a failover now may lose them")
+		c.Status = StatusWarning
+		c.Remedy = "start the standby, and let it catch up (patronictl list); if it is gone for good, remove it: Patroni then drops its slot; without Patroni, SELECT pg_drop_replication_slot('NAME')"
 	case r.Names == "" && r.Standbys == 0:
 		seen("a single server: no standby is connected; acknowledged events are on its disk alone")
 	case r.Names == "":

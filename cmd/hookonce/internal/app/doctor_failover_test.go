@@ -4,12 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-// TestDoctorOnStandbys has a server without standbys, and one that waits for a standby which is away. Package failover has
-// clusters.
+// TestDoctorOnStandbys has a server without standbys, one with the slot of a standby that is away, and one that waits for
+// such a standby. Package failover has clusters.
 func TestDoctorOnStandbys(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
@@ -17,6 +19,18 @@ func TestDoctorOnStandbys(t *testing.T) {
 	_, checks := statuses(t, s)
 	if c := check(t, checks, "failover"); c.Status != StatusOK || !strings.Contains(c.Seen[0], "a single server") {
 		t.Errorf("without standbys: %+v", c)
+	}
+	conn, err := pgx.Connect(t.Context(), server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "SELECT pg_create_physical_replication_slot('db2')"); err != nil {
+		t.Fatal(err)
+	}
+	_, checks = statuses(t, s)
+	if c := check(t, checks, "failover"); c.Status != StatusWarning || !strings.Contains(c.Seen[0], "a standby is missing") {
+		t.Errorf("with the slot of a standby that is away: %+v", c)
 	}
 	server.Shutdown(t)
 	server.Restart(t, "synchronous_standby_names=nobody_here")
@@ -35,6 +49,8 @@ func TestJudgeFailover(t *testing.T) {
 		text  string
 	}{
 		{driver.Replication{Level: "on"}, StatusOK, "a single server"},
+		{driver.Replication{Level: "on", UnusedSlots: 1}, StatusWarning, "a failover now may lose them"},
+		{driver.Replication{Level: "on", Names: "db2", Standbys: 1, Synchronous: 1, UnusedSlots: 1}, StatusOK, "slots that nobody reads: 1"},
 		{driver.Replication{Level: "on", Standbys: 1}, StatusWarning, "loses the events that were acknowledged last"},
 		{driver.Replication{Level: "on", Names: "db2"}, StatusFailure, "answered 503"},
 		{driver.Replication{Level: "on", Names: "db2", Hidden: true}, StatusFailure, "answered 503"},
