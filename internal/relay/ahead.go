@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -59,15 +60,16 @@ func (a *ahead) room(slots int) int {
 }
 
 // feed starts the sends of leased messages in the order of their leases, until leased is closed. Each
-// waits for a slot. Messages that may not wait longer are given back together.
+// waits for a slot. Messages that may not wait longer are given back, with those behind them.
 func (r *relay) feed(ctx, sendCtx context.Context) {
 	defer close(r.hands)
 	for batch := range r.leased {
 		for i, s := range batch {
 			if !r.seat(ctx, s) {
-				r.giveUp(ctx, batch[i:])
+				r.giveUp(ctx, r.allFrom(batch[i:]))
 				break
 			}
+			r.freeBytes(s.bytes)
 			r.waiting.Add(-1)
 			s.holds = r.slots
 			select {
@@ -75,6 +77,23 @@ func (r *relay) feed(ctx, sendCtx context.Context) {
 			default:
 				r.sending.Go(func() { r.work(ctx, sendCtx, s) })
 			}
+		}
+	}
+}
+
+// allFrom returns batch with the messages that wait behind it. Reserved messages come one by one, and so many
+// statements would hold up a stop.
+func (r *relay) allFrom(batch []*sending) []*sending {
+	batch = slices.Clip(batch)
+	for {
+		select {
+		case more, ok := <-r.leased:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, more...)
+		default:
+			return batch
 		}
 	}
 }
@@ -140,6 +159,7 @@ func (r *relay) giveUp(ctx context.Context, batch []*sending) {
 	messages := make([]driver.Message, len(batch))
 	for i, s := range batch {
 		messages[i] = *s.Message
+		r.freeBytes(s.bytes)
 		r.unsent(s.probed)
 	}
 	if err := r.giveBack(ctx, messages); err != nil {

@@ -21,6 +21,7 @@ type sending struct {
 	turn    *turn                 // nil unless a stale rule matches it
 	applied *driver.ObjectVersion // the highest version applied to its object; nil if none is known
 	until   time.Time             // how long it may wait for its turn
+	bytes   int                   // of the body, while it holds room of reservedBytes
 	holds   chan struct{}         // holds the item of this message: relay.slots or relay.confirms
 	took    time.Duration         // of the attempt, without its confirmation; 0 before it ends
 }

@@ -114,12 +114,14 @@ type relay struct {
 	hands    chan *sending   // from feed to a goroutine that has sent a message before
 	waiting  atomic.Int64    // messages that have room and no slot yet
 	caughtUp atomic.Bool     // the last lease left no due message
-	mu       sync.Mutex      // guards live, and the additions to waiting
+	mu       sync.Mutex      // guards live, reservedBytes, and the additions to waiting
 	live     bool            // reservations may begin
-	reserved sync.WaitGroup  // reservations
-	sending  sync.WaitGroup
-	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
-	finished chan ending
+	// reservedBytes are the bodies of reservations that have no slot yet.
+	reservedBytes int
+	reserved      sync.WaitGroup // reservations
+	sending       sync.WaitGroup
+	active        atomic.Int64 // attempts in progress, without messages that wait for their turn
+	finished      chan ending
 }
 
 func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {

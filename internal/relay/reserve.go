@@ -6,9 +6,13 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// maxReservedBytes bounds the body of a message that is reserved. A large one would hold its memory while
-// it waits for a slot.
-const maxReservedBytes = 256 << 10
+const (
+	// maxReservedBody bounds the body of a message that is reserved. A large one would hold its memory while
+	// it waits for a slot.
+	maxReservedBody = 256 << 10
+	// maxReservedBytes bounds the bodies of all of them.
+	maxReservedBytes = maxAheadBytes
+)
 
 // Reservation is room for a message whose event is about to be claimed: the claim leases it to this
 // process, so that it needs no lease of its own. The caller ends it by Send or Cancel, once.
@@ -28,43 +32,54 @@ func (g *Group) Reserve(m *driver.Message) *Reservation {
 	if r == nil || !r.reserve(m) {
 		return nil
 	}
-	return &Reservation{relay: r, s: &sending{Message: m, until: time.Now().Add(maxTurnWait)}}
+	return &Reservation{relay: r, s: &sending{Message: m, until: time.Now().Add(maxTurnWait), bytes: len(m.Body)}}
 }
 
 func (r *relay) reserve(m *driver.Message) bool {
-	if !r.caughtUp.Load() || r.dest.Retry.Attempts == 1 || len(m.Body) > maxReservedBytes || r.dest.Circuit.Status().Open {
+	if !r.caughtUp.Load() || r.dest.Retry.Attempts == 1 || len(m.Body) > maxReservedBody || r.dest.Circuit.Status().Open {
 		return false
 	}
 	if r.o.MayBeStale(m) {
 		return false // it must read the applied versions after it is in line
 	}
-	if !r.beginReservation() {
+	if !r.beginReservation(len(m.Body)) {
 		return false
 	}
 	if allowed, _ := r.dest.Rate.TakeUpTo(1, time.Now()); allowed == 0 {
-		r.endReservation()
+		r.endReservation(len(m.Body))
 		return false
 	}
 	return true
 }
 
-// beginReservation takes room for one message.
-func (r *relay) beginReservation() bool {
+// beginReservation takes room for one message with a body of so many bytes.
+func (r *relay) beginReservation(bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.live || r.free() <= 0 {
+	if !r.live || r.free() <= 0 || r.reservedBytes+bytes > maxReservedBytes {
 		return false
 	}
+	r.reservedBytes += bytes
 	r.waiting.Add(1)
 	r.reserved.Add(1)
 	return true
 }
 
 // endReservation gives the room back.
-func (r *relay) endReservation() {
+func (r *relay) endReservation(bytes int) {
+	r.freeBytes(bytes)
 	r.waiting.Add(-1)
 	signal(r.freed)
 	r.reserved.Done()
+}
+
+func (r *relay) freeBytes(n int) {
+	if n == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reservedBytes -= n
 }
 
 // LeaseFor returns how long the claim must lease the message.
@@ -81,7 +96,7 @@ func (v *Reservation) Send(token int64, receivedAt time.Time) {
 // Cancel says that the message is not leased.
 func (v *Reservation) Cancel() {
 	v.relay.dest.Rate.GiveBack(1)
-	v.relay.endReservation()
+	v.relay.endReservation(v.s.bytes)
 }
 
 // setLive says whether reservations may begin.

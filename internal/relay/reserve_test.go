@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -79,6 +80,7 @@ func TestNoReservation(t *testing.T) {
 		change  func(*relay.Destination)
 		options func(*relay.Options)
 		before  int // reservations that there are
+		bytes   int // of the body of each of them
 		message *driver.Message
 	}{
 		"an unknown destination": {message: &driver.Message{Destination: "other"}},
@@ -86,6 +88,7 @@ func TestNoReservation(t *testing.T) {
 		"a large body":           {message: unclaimed("1", string(make([]byte, 256<<10+1)))},
 		"a used-up rate":         {change: func(d *relay.Destination) { d.Rate = limit.New(1, time.Hour) }, before: 1},
 		"no room":                {change: func(d *relay.Destination) { d.Concurrency = 2 }, before: 2},
+		"much in memory":         {change: func(d *relay.Destination) { d.Concurrency = 64 }, before: 32, bytes: 256 << 10},
 		"a stale rule":           {options: func(o *relay.Options) { o.MayBeStale = func(*driver.Message) bool { return true } }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +99,7 @@ func TestNoReservation(t *testing.T) {
 			// Once a second lease has begun, the relay knows from the first one that nothing is due.
 			rig.WaitFor(t, func() bool { g.WakeAll(); return store.count("app") >= 2 })
 			for range tt.before {
-				defer reserve(t, g, unclaimed("2", "{}")).Cancel()
+				defer reserve(t, g, unclaimed("2", string(make([]byte, tt.bytes)))).Cancel()
 			}
 			m := tt.message
 			if m == nil {
@@ -170,5 +173,56 @@ func TestStopDuringAReservation(t *testing.T) {
 			}
 			<-ended
 		})
+	}
+}
+
+// slowRelease counts the statements that release leases, and holds the first one.
+type slowRelease struct {
+	driver.Store
+	first, goOn chan struct{}
+	calls       atomic.Int64
+}
+
+func (s *slowRelease) Release(ctx context.Context, p *driver.ReleaseParams) error {
+	if s.calls.Add(1) == 1 {
+		close(s.first)
+		<-s.goOn
+	}
+	return s.Store.Release(ctx, p)
+}
+
+// Reserved messages that come while a group stops are given back together: a database that does not answer costs the
+// stop one statement, and not one for each.
+func TestStopGivesReservedMessagesBackTogether(t *testing.T) {
+	t.Parallel()
+	store := &slowRelease{Store: rig.OpenSQLite(t), first: make(chan struct{}), goOn: make(chan struct{})}
+	g := newGroup(store, nil, destination(func(context.Context, *driver.Message) error { return nil },
+		func(d *relay.Destination) { d.Concurrency = 5 })) // one more than are reserved
+	stop := run(t, g)
+	var send []func()
+	for i := range 4 {
+		id := fmt.Sprint(i)
+		r := reserve(t, g, unclaimed(id, "{}"))
+		token, at := claimReserved(t, store, id, r)
+		send = append(send, func() { r.Send(token, at) })
+	}
+	ended := make(chan struct{})
+	go func() { stop(); close(ended) }()
+	rig.WaitFor(t, func() bool {
+		other := g.Reserve(unclaimed("other", "{}"))
+		if other != nil {
+			other.Cancel()
+		}
+		return other == nil
+	})
+	send[0]()
+	<-store.first
+	for _, one := range send[1:] {
+		one()
+	}
+	close(store.goOn)
+	<-ended
+	if n := store.calls.Load(); n != 2 {
+		t.Errorf("%d statements released 4 leases, want 2", n)
 	}
 }
