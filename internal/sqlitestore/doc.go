@@ -18,7 +18,7 @@
 //	that count and record failures
 //	Take, TakeClaim                    until the run is finished, settled or
 //	                                   abandoned: as long as the handlers take
-//	Prune                              for up to 200 rows; a reader looks them up,
+//	Prune                              for a chunk of 8 ms; a reader looks rows up,
 //	                                   and claims get in between
 //	Apply                              for all missing steps of the schema
 //

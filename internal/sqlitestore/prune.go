@@ -14,8 +14,8 @@ import (
 
 const opPrune = "pruning"
 
-// pruneLock is the most rows that are removed under one hold of the write lock. It bounds the wait
-// of a claim that arrives meanwhile.
+// pruneLock is the most rows of the quarantine and of figures that are removed under one hold of the write lock. For
+// events, pruning.Pace decides. Both bound the wait of a claim that arrives meanwhile.
 const pruneLock = 200
 
 // defaultChunk is how many rows one step looks at.
@@ -77,7 +77,8 @@ type pruner struct {
 	longest driver.Windows
 	state   *pruning.State
 	now     int64
-	chunk   int
+	chunk   int           // rows that one step looks at
+	pace    *pruning.Pace // of events under one hold of the write lock
 	result  driver.PruneResult
 }
 
@@ -91,7 +92,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		return &driver.PruneResult{}, err
 	}
 	began, text := time.Now(), turn.state
-	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk}
+	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk, pace: pruning.NewPace(p.Chunk)}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
@@ -263,7 +264,9 @@ func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, 
 func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *victim) (bool, error)) (int64, error) {
 	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
-	for some := range slices.Chunk(past, r.lock()) {
+	for len(past) > 0 {
+		some := past[:min(len(past), r.pace.Size())]
+		past = past[len(some):]
 		began := time.Now()
 		var removed int64
 		err := r.write(ctx, opPrune, func(t *writeTx) error {
@@ -278,6 +281,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 		if err != nil {
 			return total, err
 		}
+		r.pace.Took(len(some), time.Since(began))
 		total += removed
 		if err := r.p.Pause(ctx, began); err != nil {
 			return total, err
