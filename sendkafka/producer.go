@@ -66,6 +66,9 @@ func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.
 	p.connecting = err
 }
 
+// errNoID tells that Kafka gave a producer no id. kgo keeps such an answer for good, so the producer is of no more use.
+var errNoID = errors.New("Kafka gave the producer no id")
+
 // produce returns nil once Kafka has r. Kafka may refuse a batch as too large though each of its records fits; then
 // produce sends r again, through the second client, which no other record has to wait for.
 func (p *producer) produce(ctx context.Context, id string, r *kgo.Record) error {
@@ -80,9 +83,45 @@ func (p *producer) produce(ctx context.Context, id string, r *kgo.Record) error 
 	return p.produceOnce(ctx, alone, id, r)
 }
 
-// produceOnce produces r, or waits for the record of an earlier attempt with the same id whose outcome is not known
-// yet: the producer repeats that one until it knows, and Kafka stores it once.
+// produceOnce makes one attempt with a client, and explains its failure. It repeats an attempt that another message
+// spoiled: when the context of a record ends, kgo fails the records behind it in the partition with that error, too.
 func (p *producer) produceOnce(ctx context.Context, client *kgo.Client, id string, r *kgo.Record) error {
+	err := p.attempt(ctx, client, id, r)
+	if isOver(err) && ctx.Err() == nil {
+		err = p.attempt(ctx, client, id, r)
+	}
+	if isOver(err) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.connecting != nil {
+			return fmt.Errorf("%w: %w", p.connecting, err)
+		}
+	}
+	if hasNoID(ctx, client, err) {
+		return fmt.Errorf("%w: %w", errNoID, err)
+	}
+	return err
+}
+
+// isOver reports whether err is that of a context that ended.
+func isOver(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// hasNoID reports whether a record failed with err because Kafka refuses the client an id. kgo asks for an id again
+// only after an error that it may retry.
+func hasNoID(ctx context.Context, client *kgo.Client, err error) bool {
+	var refused *kerr.Error
+	if !errors.As(err, &refused) || refused.Retriable {
+		return false
+	}
+	_, _, kept := client.ProducerID(ctx)
+	return errors.Is(kept, refused)
+}
+
+// attempt produces r, or waits for the record of an earlier attempt with the same id whose outcome is not known yet:
+// the producer repeats that one until it knows, and Kafka stores it once.
+func (p *producer) attempt(ctx context.Context, client *kgo.Client, id string, r *kgo.Record) error {
 	p.mu.Lock()
 	attempt := p.unfinished[id]
 	if attempt == nil {
@@ -99,21 +138,12 @@ func (p *producer) produceOnce(ctx context.Context, client *kgo.Client, id strin
 	} else {
 		p.mu.Unlock()
 	}
-	var err error
 	select {
 	case <-attempt.done:
-		err = attempt.err
+		return attempt.err
 	case <-ctx.Done():
-		err = ctx.Err()
+		return ctx.Err()
 	}
-	if err != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.connecting != nil {
-			return fmt.Errorf("%w: %w", p.connecting, err)
-		}
-	}
-	return err
 }
 
 // sizeOf returns the size of a batch with r alone, uncompressed, which is what max_message_bytes bounds.

@@ -110,7 +110,7 @@ func TestRefusedBatch(t *testing.T) {
 		switch requests {
 		case 1:
 			c.KeepControl()
-			return tooLarge(req.(*kmsg.ProduceRequest)), nil, true
+			return refusal(req.(*kmsg.ProduceRequest), kerr.MessageTooLarge), nil, true
 		case 2:
 			c.SleepControl(func() { close(waiting); <-until })
 		}
@@ -161,14 +161,15 @@ func (w *watched) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-func tooLarge(req *kmsg.ProduceRequest) kmsg.Response {
+// refusal answers req with an error for each partition.
+func refusal(req *kmsg.ProduceRequest, err *kerr.Error) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ProduceResponse)
 	for _, topic := range req.Topics {
 		t := kmsg.NewProduceResponseTopic()
 		t.Topic, t.TopicID = topic.Topic, topic.TopicID
 		for _, partition := range topic.Partitions {
 			p := kmsg.NewProduceResponseTopicPartition()
-			p.Partition, p.ErrorCode = partition.Partition, kerr.MessageTooLarge.Code
+			p.Partition, p.ErrorCode = partition.Partition, err.Code
 			t.Partitions = append(t.Partitions, p)
 		}
 		resp.Topics = append(resp.Topics, t)

@@ -186,6 +186,9 @@ func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
 		return s.explain(err)
 	}
 	if err := p.produce(ctx, m.ID, r); err != nil {
+		if errors.Is(err, errNoID) {
+			s.drop(p) // the next Send asks for an id again
+		}
 		return s.explain(err)
 	}
 	return nil
@@ -195,12 +198,21 @@ func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
 func (s *Sender) Close() error {
 	s.mu.Lock()
 	p := s.producer
-	s.producer = nil
 	s.mu.Unlock()
 	if p != nil {
-		go p.close()
+		s.drop(p)
 	}
 	return nil
+}
+
+// drop closes p without waiting for that, unless another call did.
+func (s *Sender) drop(p *producer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.producer == p {
+		s.producer = nil
+		go p.close()
+	}
 }
 
 func (s *Sender) get() (*producer, error) {

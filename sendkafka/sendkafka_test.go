@@ -97,6 +97,11 @@ func idOf(r *kgo.Record) string {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		checkDurable(t, req.(*kmsg.ProduceRequest))
+		return nil, nil, false
+	})
 	if err := newSender(t, url(c, "", "/orders")).Send(t.Context(), outgoing("1")); err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +128,21 @@ func TestRecord(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"content-type": "application/json", "webhook-id": "1", "x-shop": "a, b"}, headers); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
+	}
+}
+
+// checkDurable checks that all in-sync replicas must store a request, and that its producer is idempotent.
+func checkDurable(t *testing.T, req *kmsg.ProduceRequest) {
+	if req.Acks != -1 {
+		t.Errorf("acks %d, want -1, which means all", req.Acks)
+	}
+	for _, topic := range req.Topics {
+		for _, partition := range topic.Partitions {
+			var batch kmsg.RecordBatch
+			if err := batch.ReadFrom(partition.Records); err != nil || batch.ProducerID < 0 {
+				t.Errorf("producer %d (%v), want an id", batch.ProducerID, err)
+			}
+		}
 	}
 }
 
