@@ -67,7 +67,7 @@ func (c *connection) publish(ctx context.Context, to target, msg amqp.Publishing
 	if !c.fits(to, &msg) {
 		return errTooLarge
 	}
-	ch, err := c.channel()
+	ch, err := c.channel(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,7 @@ func (c *connection) publish(ctx context.Context, to target, msg amqp.Publishing
 		// The confirmation may still come. Then the channel must not take it for that of another message.
 		go ch.Close()
 	default:
-		c.mu.Lock()
-		c.idle = append(c.idle, ch)
-		c.mu.Unlock()
+		c.keep(ch)
 	}
 	if blocked := c.checkBlocked(); err != nil && blocked != nil {
 		err = fmt.Errorf("%w: %w", blocked, err)
@@ -100,10 +98,35 @@ func (c *connection) fits(to target, msg *amqp.Publishing) bool {
 }
 
 // channel returns an idle channel, or a new one.
-func (c *connection) channel() (*channel, error) {
+func (c *connection) channel(ctx context.Context) (*channel, error) {
 	if ch := c.takeIdle(); ch != nil {
 		return ch, nil
 	}
+	type result struct {
+		ch  *channel
+		err error
+	}
+	opened := make(chan result)
+	// The library has no context for this, and a frozen server does not answer.
+	go func() {
+		ch, err := c.open()
+		select {
+		case opened <- result{ch, err}:
+		case <-ctx.Done():
+			if err == nil {
+				c.keep(ch)
+			}
+		}
+	}()
+	select {
+	case r := <-opened:
+		return r.ch, r.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no channel in time: %w", ctx.Err())
+	}
+}
+
+func (c *connection) open() (*channel, error) {
 	raw, err := c.Channel()
 	if err != nil {
 		return nil, err
@@ -118,6 +141,13 @@ func (c *connection) channel() (*channel, error) {
 		return nil, err
 	}
 	return ch, nil
+}
+
+// keep makes ch idle.
+func (c *connection) keep(ch *channel) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, ch)
 }
 
 // takeIdle returns an open channel that is idle, or nil.

@@ -147,7 +147,7 @@ func (s *Sender) dialHost(host string) (*connection, error) {
 		SASL:       []amqp.Authentication{&amqp.PlainAuth{Username: user, Password: password}},
 		Properties: amqp.NewConnectionProperties(),
 		Dial: func(network, address string) (net.Conn, error) {
-			conn, err := broker.Dialer(s.options.AllowPrivate).Dial(network, address)
+			conn, err := broker.BoundedDialer{Dialer: broker.Dialer(s.options.AllowPrivate)}.Dial(network, address)
 			if err != nil {
 				return nil, err
 			}

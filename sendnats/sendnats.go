@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -37,8 +38,9 @@ type Sender struct {
 
 // connection is a connection to a server.
 type connection struct {
-	nc *nats.Conn
-	js jetstream.JetStream
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	closed atomic.Bool // for good, as after refused credentials; nc.IsClosed waits for writes
 
 	mu      sync.Mutex
 	refusal error // the reason for a publish without an answer, as the server told it
@@ -75,7 +77,7 @@ func New(raw string, options Options) (*Sender, error) {
 	s := &Sender{url: u, options: options, ping: pingInterval}
 	s.link = broker.Link[*connection]{
 		Dial:  s.dial,
-		Ended: func(c *connection) bool { return c.nc.IsClosed() }, // as after refused credentials
+		Ended: func(c *connection) bool { return c.closed.Load() },
 		Close: func(c *connection) { c.nc.Close() },
 	}
 	return s, nil
@@ -139,7 +141,8 @@ func (s *Sender) dial() (*connection, error) {
 		nats.Name("hookonce"), nats.Timeout(broker.ConnectTimeout), nats.MaxReconnects(-1),
 		// A server that has gone without a word is left for another one.
 		nats.PingInterval(s.ping), nats.MaxPingsOutstanding(2),
-		nats.SetCustomDialer(broker.Dialer(s.options.AllowPrivate)),
+		nats.SetCustomDialer(broker.BoundedDialer{Dialer: broker.Dialer(s.options.AllowPrivate)}),
+		nats.ClosedHandler(func(*nats.Conn) { c.closed.Store(true) }),
 		// Without a connection a publish fails at once: nothing waits in memory.
 		nats.ReconnectBufSize(-1),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

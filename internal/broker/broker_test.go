@@ -1,9 +1,12 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -131,5 +134,66 @@ func TestLink(t *testing.T) {
 	cancel()
 	if _, err := slow.Get(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestLinkWaitsForNoOther has one call wait whether the connection ended. Others drop the connection and dial.
+func TestLinkWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	asked, until := make(chan struct{}), make(chan struct{})
+	var dials atomic.Int64
+	l := Link[int64]{
+		Dial:  func() (int64, error) { return dials.Add(1), nil },
+		Ended: func(int64) bool { close(asked); <-until; return true },
+		Close: func(int64) {},
+	}
+	if _, err := l.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waits := make(chan int64)
+	go func() {
+		n, _ := l.Get(t.Context())
+		waits <- n
+	}()
+	<-asked
+	l.Drop()
+	if n, err := l.Get(t.Context()); n != 2 || err != nil {
+		t.Errorf("connection %d, %v", n, err)
+	}
+	close(until)
+	if n := <-waits; n != 2 {
+		t.Errorf("connection %d, want that of the other call", n)
+	}
+}
+
+// TestBoundedWrite writes to a peer that reads nothing. The write fails, and so does each one after it.
+func TestBoundedWrite(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := BoundedDialer{Dialer(true)}.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	peer, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	sent := bytes.Repeat([]byte("0123456789"), writePart/4)
+	go conn.Write(sent)
+	got := make([]byte, len(sent))
+	if _, err := io.ReadFull(peer, got); err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("a write of several parts came differently: %v", err)
+	}
+	if n, err := conn.Write(make([]byte, 64<<20)); !errors.Is(err, os.ErrDeadlineExceeded) || n == 64<<20 {
+		t.Errorf("wrote %d bytes, error %v", n, err)
+	}
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("after a failed write: %v", err)
 	}
 }

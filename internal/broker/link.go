@@ -27,15 +27,11 @@ type dialled[C any] struct {
 func (l *Link[C]) Get(ctx context.Context) (C, error) {
 	l.mu.Lock()
 	d := l.current
-	if d == nil || l.ended(d) {
-		d = &dialled[C]{ready: make(chan struct{})}
-		l.current = d
-		go func() {
-			defer close(d.ready)
-			d.conn, d.err = l.Dial()
-		}()
-	}
 	l.mu.Unlock()
+	// Ended may have to wait. No other call waits with it.
+	if d == nil || l.ended(d) {
+		d = l.replace(d)
+	}
 	select {
 	case <-d.ready:
 		return d.conn, d.err
@@ -52,6 +48,21 @@ func (l *Link[C]) ended(d *dialled[C]) bool {
 	default:
 		return false
 	}
+}
+
+// replace dials in place of old, unless another call did already.
+func (l *Link[C]) replace(old *dialled[C]) *dialled[C] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil || l.current == old {
+		d := &dialled[C]{ready: make(chan struct{})}
+		l.current = d
+		go func() {
+			defer close(d.ready)
+			d.conn, d.err = l.Dial()
+		}()
+	}
+	return l.current
 }
 
 // Drop closes the connection without waiting for that. A later Get dials again.

@@ -1,0 +1,100 @@
+//go:build unix
+
+package sendamqp_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/brokertest"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/sendamqp"
+)
+
+// proxied returns a proxy before the server, and the URL of a queue through it.
+func proxied(t *testing.T, r *brokertest.Rabbit, queue string) (*brokertest.Proxy, string) {
+	t.Helper()
+	p := brokertest.StartProxy(t, r.Addr)
+	return p, strings.Replace(r.URL("", "?queue="+queue), r.Addr, p.Addr, 1)
+}
+
+// testFrozen has a server answer no more. Each attempt ends, also one that needs another channel.
+func testFrozen(t *testing.T, r *brokertest.Rabbit) {
+	p, url := proxied(t, r, "orders")
+	brokertest.LeavesNoGoroutine(t, func(context.Context) {
+		sender := open(t, url)
+		defer sender.Close()
+		sendEach(t, sender, 1)
+		p.Freeze()
+		sendFrozen(t, sender, 2, 100, 10*time.Second) // heartbeats end the connection after 15 s
+	})
+}
+
+// testFull has a server read no more, and sends more than fits into the buffers. Each attempt ends, and the Sender goes
+// on with another connection.
+func testFull(t *testing.T, r *brokertest.Rabbit) {
+	const messages = 40
+	p, url := proxied(t, r, "orders")
+	brokertest.LeavesNoGoroutine(t, func(ctx context.Context) {
+		sender := open(t, url)
+		defer sender.Close()
+		sendEach(t, sender, messages)
+		p.Freeze()
+		sendFrozen(t, sender, messages, 400<<10, 20*time.Second)
+		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
+	})
+}
+
+// open returns a Sender that the test closes itself.
+func open(t *testing.T, url string) *sendamqp.Sender {
+	t.Helper()
+	s, err := sendamqp.New(url, sendamqp.Options{AllowPrivate: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sendEach sends messages at a time. Then the Sender has idle channels.
+func sendEach(t *testing.T, sender hookonce.Sender, messages int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range messages {
+		wg.Go(func() {
+			if err := sender.Send(t.Context(), outgoing("before"+strconv.Itoa(i))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sendFrozen sends messages of a size to a frozen server. All attempts, of a second each, end while patience
+// lasts.
+func sendFrozen(t *testing.T, sender hookonce.Sender, messages, size int, patience time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range messages {
+		wg.Go(func() {
+			m := outgoing("frozen" + strconv.Itoa(i))
+			m.Body = make([]byte, size)
+			if err := sender.Send(ctx, m); err == nil {
+				t.Error("sent to a frozen server")
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatalf("attempts did not end within %s", patience)
+	}
+}

@@ -1,0 +1,70 @@
+package sendnats_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/brokertest"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/sendnats"
+)
+
+// proxied starts a server with a stream, and a proxy before it, whose URL it returns.
+func proxied(t *testing.T) (*server, *brokertest.Proxy, string) {
+	t.Helper()
+	s := startServer(t)
+	s.stream(t.Context(), -1)
+	p := brokertest.StartProxy(t, s.Addr)
+	return s, p, strings.Replace(s.url(""), s.Addr, p.Addr, 1)
+}
+
+// TestFullConnection has a server read no more, and sends more than fits into the buffers. Each attempt ends, and the
+// Sender goes on with another connection.
+func TestFullConnection(t *testing.T) {
+	t.Parallel()
+	_, p, url := proxied(t)
+	brokertest.LeavesNoGoroutine(t, func(ctx context.Context) {
+		sender, err := sendnats.New(url, sendnats.Options{AllowPrivate: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer sender.Close()
+		if err := sender.Send(ctx, outgoing("before")); err != nil {
+			t.Fatal(err)
+		}
+		p.Freeze()
+		sendMany(t, sender)
+		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
+	})
+}
+
+// sendMany sends many large messages to a server that reads none. All attempts end, which without bounded writes takes
+// a minute.
+func sendMany(t *testing.T, sender hookonce.Sender) {
+	t.Helper()
+	const messages, size, patience = 40, 400 << 10, 30 * time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range messages {
+		wg.Go(func() {
+			m := outgoing("large" + strconv.Itoa(i))
+			m.Body = make([]byte, size)
+			if err := sender.Send(ctx, m); err == nil {
+				t.Error("sent to a frozen server")
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		t.Fatalf("attempts of a second did not end within %s", patience)
+	}
+}
