@@ -43,7 +43,7 @@ type connection struct {
 	closed atomic.Bool // for good, as after refused credentials; nc.IsClosed waits for writes
 
 	mu      sync.Mutex
-	refusal error // the reason for a publish without an answer, as the server told it
+	refusal error // what the server told since the last success: why a publish gets no answer
 }
 
 // creds is the parameter that names a file with credentials.
@@ -121,11 +121,12 @@ func (s *Sender) Send(ctx context.Context, m *hookonce.Outgoing) error {
 		return explain(err, s.url.Path)
 	}
 	if _, err := c.js.PublishMsg(ctx, msg, jetstream.WithMsgID(m.ID)); err != nil {
-		if refusal := c.takeRefusal(); refusal != nil && ctx.Err() != nil {
+		if refusal := c.refused(); refusal != nil && ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", refusal, err)
 		}
 		return explain(err, s.url.Path)
 	}
+	c.setRefusal(nil)
 	return nil
 }
 
@@ -145,11 +146,8 @@ func (s *Sender) dial() (*connection, error) {
 		nats.ClosedHandler(func(*nats.Conn) { c.closed.Store(true) }),
 		// Without a connection a publish fails at once: nothing waits in memory.
 		nats.ReconnectBufSize(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.refusal = err
-		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.setRefusal(err) }),
+		nats.ReconnectHandler(func(*nats.Conn) { c.setRefusal(nil) }),
 	}
 	if file := s.url.Get(creds); file != "" {
 		options = append(options, nats.UserCredentials(file))
@@ -181,12 +179,16 @@ func (s *Sender) dial() (*connection, error) {
 	return c, err
 }
 
-func (c *connection) takeRefusal() error {
+func (c *connection) refused() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.refusal
-	c.refusal = nil
-	return err
+	return c.refusal
+}
+
+func (c *connection) setRefusal(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusal = err
 }
 
 const codeTooLarge = 10054 // JetStream: "message size exceeds maximum allowed"
@@ -201,6 +203,8 @@ func explain(err error, subject string) error {
 		return fmt.Errorf("no stream takes subject %q; create a stream with this subject, on a server with JetStream: %w", subject, err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return fmt.Errorf("NATS refused the credentials; renew those in the URL or the creds file: %w", err)
+	case errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), "Subscription"):
+		return fmt.Errorf("NATS does not let this user receive confirmations; allow it to subscribe to _INBOX.>: %w", err)
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return fmt.Errorf("NATS does not let this user publish; allow subject %q: %w", subject, err)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionClosed):
