@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/rig"
@@ -48,6 +50,40 @@ func testFull(t *testing.T, r *brokertest.Rabbit) {
 		sendFrozen(t, sender, messages, 400<<10, 20*time.Second)
 		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
 	})
+}
+
+// testLostConfirmation loses the confirmation of a message that the queue has. The attempt fails, and the next one
+// stores the message again.
+func testLostConfirmation(t *testing.T, r *brokertest.Rabbit, ch *amqp.Channel) {
+	declare(t, ch, "lost", nil)
+	p, url := proxied(t, r, "lost")
+	sender := newSender(t, url)
+	take := func() string {
+		m, _, err := ch.Get("lost", true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.MessageId
+	}
+	if err := sender.Send(t.Context(), outgoing("before")); err != nil {
+		t.Fatal(err)
+	}
+	p.Mute(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- sender.Send(ctx, outgoing("lost")) }()
+	rig.WaitFor(t, func() bool { return take() == "lost" })
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("sent without a confirmation")
+	}
+	p.Mute(false)
+	p.Cut()
+	rig.WaitFor(t, func() bool { return sender.Send(t.Context(), outgoing("lost")) == nil })
+	if got := take(); got != "lost" {
+		t.Errorf("message %q, want the lost one again", got)
+	}
 }
 
 // open returns a Sender that the test closes itself.

@@ -107,6 +107,7 @@ func TestRabbitMQ(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("lost confirmation", func(t *testing.T) { testLostConfirmation(t, r, ch) })
 	t.Run("frozen server", func(t *testing.T) { testFrozen(t, r) })
 	t.Run("full connection", func(t *testing.T) { testFull(t, r) })
 	t.Run("blocked", func(t *testing.T) { testBlocked(t, r) })

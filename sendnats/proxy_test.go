@@ -68,3 +68,30 @@ func sendMany(t *testing.T, sender hookonce.Sender) {
 		t.Fatalf("attempts of a second did not end within %s", patience)
 	}
 }
+
+// TestLostConfirmation loses the confirmation of a message that the stream has. The attempt fails, and the next one
+// stores nothing more.
+func TestLostConfirmation(t *testing.T) {
+	t.Parallel()
+	s, p, url := proxied(t)
+	stream := s.stream(t.Context(), -1)
+	stored := func() uint64 {
+		info, err := stream.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs
+	}
+	sender := newSender(t, url)
+	if err := sender.Send(t.Context(), outgoing("before")); err != nil {
+		t.Fatal(err)
+	}
+	p.Mute(true)
+	sendUnanswered(t, sender, func() bool { return stored() == 2 })
+	p.Mute(false)
+	p.Cut()
+	rig.WaitFor(t, func() bool { return sender.Send(t.Context(), outgoing("unanswered")) == nil })
+	if got := stored(); got != 2 {
+		t.Errorf("%d messages, want 2", got)
+	}
+}
