@@ -28,13 +28,14 @@ func proxied(t *testing.T, r *brokertest.Rabbit, queue string) (*brokertest.Prox
 // testFrozen has a server answer no more. Each attempt ends, also one that needs another channel.
 func testFrozen(t *testing.T, r *brokertest.Rabbit) {
 	p, url := proxied(t, r, "orders")
-	brokertest.LeavesNoGoroutine(t, func(context.Context) {
+	left := brokertest.RunMarked(t, func(context.Context) {
 		sender := open(t, url)
 		defer sender.Close()
 		sendEach(t, sender, 1)
 		p.Freeze()
 		sendFrozen(t, sender, 2, 100, 10*time.Second) // heartbeats end the connection after 15 s
 	})
+	rig.WaitFor(t, func() bool { return !left() })
 }
 
 // testFull has a server read no more, and sends more than fits into the buffers. Each attempt ends, and the Sender goes
@@ -42,7 +43,7 @@ func testFrozen(t *testing.T, r *brokertest.Rabbit) {
 func testFull(t *testing.T, r *brokertest.Rabbit) {
 	const messages = 40
 	p, url := proxied(t, r, "orders")
-	brokertest.LeavesNoGoroutine(t, func(ctx context.Context) {
+	left := brokertest.RunMarked(t, func(ctx context.Context) {
 		sender := open(t, url)
 		defer sender.Close()
 		sendEach(t, sender, messages)
@@ -50,6 +51,7 @@ func testFull(t *testing.T, r *brokertest.Rabbit) {
 		sendFrozen(t, sender, messages, 400<<10, 20*time.Second)
 		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
 	})
+	rig.WaitFor(t, func() bool { return !left() })
 }
 
 // testLostConfirmation loses the confirmation of a message that the queue has. The attempt fails, and the next one

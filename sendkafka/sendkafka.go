@@ -163,6 +163,9 @@ func (s *Sender) login() ([]kgo.Opt, error) {
 // Address returns the URL without credentials.
 func (s *Sender) Address() string { return s.url.Address() }
 
+// MaxMessageBytes returns the size over which a message is dead at once. Its key and headers count, too.
+func (s *Sender) MaxMessageBytes() int { return s.most }
+
 // String returns the result of Address: a Sender that is printed shows no credentials.
 func (s *Sender) String() string { return s.Address() }
 

@@ -28,7 +28,7 @@ func proxied(t *testing.T) (*server, *brokertest.Proxy, string) {
 func TestFullConnection(t *testing.T) {
 	t.Parallel()
 	_, p, url := proxied(t)
-	brokertest.LeavesNoGoroutine(t, func(ctx context.Context) {
+	left := brokertest.RunMarked(t, func(ctx context.Context) {
 		sender, err := sendnats.New(url, sendnats.Options{AllowPrivate: true})
 		if err != nil {
 			t.Fatal(err)
@@ -41,6 +41,7 @@ func TestFullConnection(t *testing.T) {
 		sendMany(t, sender)
 		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
 	})
+	rig.WaitFor(t, func() bool { return !left() })
 }
 
 // sendMany sends many large messages to a server that reads none. All attempts end, which without bounded writes takes

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // Proxy stands between a Sender and its server, and makes faults of the network.
@@ -140,14 +138,14 @@ func (p *Proxy) Inject(text string) {
 	}
 }
 
-// LeavesNoGoroutine waits until the goroutines that run has started are gone.
-func LeavesNoGoroutine(t testing.TB, run func(context.Context)) {
+// RunMarked runs a function, and returns whether goroutines are left that it has started.
+func RunMarked(t testing.TB, run func(context.Context)) (left func() bool) {
 	t.Helper()
-	pprof.Do(t.Context(), pprof.Labels("leaves", t.Name()), run)
-	mark := []byte(`"leaves":` + strconv.Quote(t.Name()))
-	rig.WaitFor(t, func() bool {
+	pprof.Do(t.Context(), pprof.Labels("marked", t.Name()), run)
+	mark := []byte(`"marked":` + strconv.Quote(t.Name()))
+	return func() bool {
 		var text bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&text, 1) // a buffer fails never
-		return !bytes.Contains(text.Bytes(), mark)
-	})
+		return bytes.Contains(text.Bytes(), mark)
+	}
 }

@@ -264,7 +264,7 @@ var testSupport = []string{
 var testModules = []string{
 	"github.com/google/go-cmp", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal/testscript",
 	"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys", "golang.org/x/sync", "github.com/chromedp",
-	"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/twmb/franz-go",
+	"github.com/nats-io/nats.go", "github.com/nats-io/nkeys", "github.com/rabbitmq/amqp091-go", "github.com/twmb/franz-go",
 	"go.opentelemetry.io/proto/otlp", "google.golang.org/protobuf/proto",
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/sendamqp"
 	"github.com/hookonce/hookonce/sendkafka"
 	"github.com/hookonce/hookonce/sendnats"
@@ -109,6 +110,39 @@ func (r *routeReader) target(d *hookonce.Destination, url *node, text string, co
 		r.fault(connections, "connections is for http and https; leave it out with %s://", scheme)
 	}
 	d.Sender, d.AllowPrivate, d.FreshConnections = sender, false, false
+	r.urls[d.Name] = url
+}
+
+// checkSizes warns of sources that accept events whose messages Kafka takes in no attempt.
+func (r *routeReader) checkSizes() {
+	for _, d := range r.config.Destinations {
+		kafka, ok := d.Sender.(*sendkafka.Sender)
+		if !ok {
+			continue
+		}
+		for _, s := range r.config.Sources {
+			if most := maxBody(&s); most > int64(kafka.MaxMessageBytes()) && r.leads(&s, d.Name) {
+				r.warn(r.urls[d.Name], "max_body of source %s (%d bytes) is larger than max_message_bytes (%d): hookonce accepts a larger event, and its message is dead at once",
+					s.Name, most, kafka.MaxMessageBytes())
+			}
+		}
+	}
+}
+
+// maxBody returns the limit that the engine has for s.
+func maxBody(s *hookonce.Source) int64 {
+	least := int64(hookonce.DefaultMaxBody)
+	if spec, err := provider.Lookup(s.Provider); err == nil {
+		least = max(least, spec.MaxBody)
+	}
+	return cmp.Or(s.MaxBody, least)
+}
+
+// leads reports whether a route may send events of s to a destination.
+func (r *routeReader) leads(s *hookonce.Source, destination string) bool {
+	return slices.ContainsFunc(r.config.Routes, func(route hookonce.Route) bool {
+		return route.To == destination && (len(route.Sources) == 0 || slices.Contains(route.Sources, s.Name))
+	})
 }
 
 // onDead reads on_dead of a source, or of the destination of. checkOnDead checks it, once all destinations

@@ -37,3 +37,29 @@ func TestDestinationOnNATS(t *testing.T) {
 		}
 	}
 }
+
+// TestSizes warns of sources whose bodies may be larger than a message to Kafka.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ body, query, from, want string }{
+		{"1MiB", "", "", "max_body of source a (1048576 bytes) is larger than max_message_bytes (1000012)"},
+		{"900KB", "", "", ""},
+		{"900KB", "?max_message_bytes=1000", "a", "max_body of source a (900000 bytes) is larger than max_message_bytes (1000)"},
+		{"1MiB", "?max_message_bytes=2000000", "", ""},
+		{"1MiB", "", "b", ""},
+	} {
+		from := ""
+		if c.from != "" {
+			from = ", sources: [" + c.from + "]"
+		}
+		got, ok := Check(LoadOptions{Environ: environ(), Dir: dirWith(t, `
+sources:
+  a: {provider: github, secrets: [0123456789abcdef], max_body: `+c.body+`}
+  b: {provider: github, secrets: [0123456789abcdef], max_body: 100KB}
+destinations: {orders: {url: "kafka://h/orders`+c.query+`"}}
+routes: [{to: orders`+from+"}]\n")})
+		if !ok || strings.Contains(got, "max_body of source a") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %v, %s", c, ok, got)
+		}
+	}
+}

@@ -21,6 +21,7 @@ type routeReader struct {
 	config       *hookonce.Config
 	destinations map[string]bool // those read so far
 	routes       map[string]bool
+	urls         map[string]*node // of destinations, by name
 }
 
 func (r *routeReader) read(destinations, routes *node) {
@@ -36,6 +37,7 @@ func (r *routeReader) read(destinations, routes *node) {
 		r.route(i+1, item)
 	}
 	r.checkOnDead()
+	r.checkSizes()
 }
 
 func (r *routeReader) sourceNames() []string {

@@ -112,7 +112,9 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		loader: l, window: s.Engine.DedupeWindow, windowNode: window, sqlite: sqlite,
 	}, top.get("sources"), flagSources)
 	s.Named = l.references
-	r := &routeReader{loader: l, config: &s.Engine, destinations: make(map[string]bool), routes: make(map[string]bool)}
+	r := &routeReader{
+		loader: l, config: &s.Engine, destinations: make(map[string]bool), routes: make(map[string]bool), urls: make(map[string]*node),
+	}
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
 	return s
