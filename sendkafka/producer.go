@@ -67,7 +67,7 @@ func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.
 }
 
 // errNoID tells that Kafka gave a producer no id. kgo keeps such an answer for good, so the producer is of no more use.
-var errNoID = errors.New("Kafka gave the producer no id")
+var errNoID = errors.New("the producer got no id from Kafka")
 
 // produce returns nil once Kafka has r. Kafka may refuse a batch as too large though each of its records fits; then
 // produce sends r again, through the second client, which no other record has to wait for.
