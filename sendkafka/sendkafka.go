@@ -54,12 +54,13 @@ const (
 	maxBytes  = "max_message_bytes"
 )
 
-// The permitted values of max_message_bytes. The default is the one of Kafka's own producers, and fits what brokers
-// take by default.
+// DefaultMaxMessageBytes is max_message_bytes without the parameter. It fits what Kafka's brokers take by default.
+const DefaultMaxMessageBytes = 1_000_012
+
+// The permitted values of max_message_bytes.
 const (
-	leastBytes   = 512
-	defaultBytes = 1_000_012
-	mostBytes    = 64 << 20
+	leastBytes = 512
+	mostBytes  = 64 << 20
 )
 
 var form = broker.Form{
@@ -93,7 +94,7 @@ func New(raw string, options Options) (*Sender, error) {
 			return nil, fmt.Errorf("key: %w", err)
 		}
 	}
-	bytes, err := strconv.ParseInt(cmp.Or(u.Get(maxBytes), strconv.Itoa(defaultBytes)), 10, 32)
+	bytes, err := strconv.ParseInt(cmp.Or(u.Get(maxBytes), strconv.Itoa(DefaultMaxMessageBytes)), 10, 32)
 	if err != nil || bytes < leastBytes || bytes > mostBytes {
 		return nil, fmt.Errorf("max_message_bytes of the URL must be a number from %d to %d", leastBytes, mostBytes)
 	}

@@ -44,21 +44,27 @@ func TestSizes(t *testing.T) {
 	for _, c := range []struct{ body, query, from, want string }{
 		{"1MiB", "", "", "max_body of source a (1048576 bytes) is larger than max_message_bytes (1000012)"},
 		{"900KB", "", "", ""},
+		{"", "", "a", "max_body of source a (26214400 bytes) is larger than max_message_bytes (1000012)"},
+		{"", "", "c", ""}, // both defaults
 		{"900KB", "?max_message_bytes=1000", "a", "max_body of source a (900000 bytes) is larger than max_message_bytes (1000)"},
 		{"1MiB", "?max_message_bytes=2000000", "", ""},
 		{"1MiB", "", "b", ""},
 	} {
-		from := ""
+		from, limit := "", ""
+		if c.body != "" {
+			limit = ", max_body: " + c.body
+		}
 		if c.from != "" {
 			from = ", sources: [" + c.from + "]"
 		}
 		got, ok := Check(LoadOptions{Environ: environ(), Dir: dirWith(t, `
 sources:
-  a: {provider: github, secrets: [0123456789abcdef], max_body: `+c.body+`}
+  a: {provider: github, secrets: [0123456789abcdef]`+limit+`}
   b: {provider: github, secrets: [0123456789abcdef], max_body: 100KB}
+  c: {provider: stripe, secrets: [whsec_0123456789abcdef]}
 destinations: {orders: {url: "kafka://h/orders`+c.query+`"}}
 routes: [{to: orders`+from+"}]\n")})
-		if !ok || strings.Contains(got, "max_body of source a") != (c.want != "") || !strings.Contains(got, c.want) {
+		if !ok || strings.Contains(got, "max_body of source a") != (c.want != "") || !strings.Contains(got, c.want) || strings.Contains(got, "max_body of source c") {
 			t.Errorf("%+v: %v, %s", c, ok, got)
 		}
 	}
