@@ -27,6 +27,7 @@ type figures struct {
 	receiving map[int][]received
 	idle      map[int]idle
 	shares    map[int]share
+	sent      []float64 // messages a second, by the index of engines
 }
 
 // received are the figures of one load on n gateways.
@@ -78,9 +79,14 @@ func TestFigures(t *testing.T) { //nolint:paralleltest // it measures
 	for n := 2; n <= most; n *= 2 {
 		f.shares[n] = sharing(t, server, n, amount(t, 500, 20_000))
 	}
+	for _, e := range engines {
+		if perSecond := sending(t, server, e, amount(t, 200, 20_000)); perSecond > 0 {
+			f.sent = append(f.sent, perSecond)
+		}
+	}
 	t.Log(f.text())
 	// With -run a part is left out, and the page keeps its figures.
-	whole := len(f.receiving[1]) > 0 && f.idle[1].connections > 0 && f.shares[2].most > 0
+	whole := len(f.receiving[1]) > 0 && f.idle[1].connections > 0 && f.shares[2].most > 0 && len(f.sent) == len(engines)
 	if full && whole && !t.Failed() {
 		f.write(t)
 	}

@@ -49,6 +49,10 @@ func (f *figures) text() string {
 		s := f.shares[n]
 		fmt.Fprintf(&b, "| %d | %.2f | %.2f | %.0f |\n", n, s.least, s.most, s.perSecond)
 	}
+	b.WriteString("\n| engine on the same machine | messages a second, from a backlog |\n|---|---|\n")
+	for i, perSecond := range f.sent {
+		fmt.Fprintf(&b, "| %s | %.0f |\n", engines[i].name, perSecond)
+	}
 	return b.String()
 }
 
