@@ -112,27 +112,12 @@ func sendEach(t *testing.T, sender hookonce.Sender, messages int) {
 	wg.Wait()
 }
 
-// sendFrozen sends messages of a size to a frozen server. All attempts, of a second each, end while patience
-// lasts.
+// sendFrozen sends messages of a size to a frozen server.
 func sendFrozen(t *testing.T, sender hookonce.Sender, messages, size int, patience time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	var wg sync.WaitGroup
-	for i := range messages {
-		wg.Go(func() {
-			m := outgoing("frozen" + strconv.Itoa(i))
-			m.Body = make([]byte, size)
-			if err := sender.Send(ctx, m); err == nil {
-				t.Error("sent to a frozen server")
-			}
-		})
-	}
-	ended := make(chan struct{})
-	go func() { wg.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatalf("attempts did not end within %s", patience)
-	}
+	brokertest.EndInTime(t, messages, patience, func(ctx context.Context, i int) error {
+		m := outgoing("frozen" + strconv.Itoa(i))
+		m.Body = make([]byte, size)
+		return sender.Send(ctx, m)
+	})
 }
