@@ -189,6 +189,9 @@ func (in *Engine) prunePass(ctx context.Context, rest float64) (more bool) {
 	p.Background, p.Rest = true, rest
 	removed, err := in.prune(passCtx, p)
 	if err != nil && passCtx.Err() != nil && removed != nil && (removed.Further || removed.Total() > 0) {
+		if removed.Total() == 0 && ctx.Err() == nil {
+			in.log.Warn("a pass of pruning found nothing to remove in its time; going on", slog.Any("error", err))
+		}
 		return true
 	}
 	if !errors.Is(err, driver.ErrTurnLost) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -108,6 +109,23 @@ func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
 	}
 	if err := claim("afterwards", patience); err != nil {
 		t.Errorf("the next claim: %v", err)
+	}
+}
+
+// A store tells of a server that accepts no writes, whatever pgx is told to look for.
+func TestReadOnlyServerIsNamed(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	server.Fence(t)
+	for _, more := range []string{"", "target_session_attrs=read-write"} {
+		dsn, err := url.Parse(server.DSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		dsn.RawQuery += "&" + more
+		if _, err := openHosts(t, dsn.String()).Now(t.Context()); !errors.Is(err, driver.ErrReadOnly) {
+			t.Errorf("with %q: got the error %v, want %v", more, err, driver.ErrReadOnly)
+		}
 	}
 }
 

@@ -96,12 +96,11 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 
 	validate := c.ValidateConnect
 	c.ValidateConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
-		if validate != nil {
-			if err := validate(ctx, conn); err != nil {
-				return err
-			}
+		// First, as pgx gives the same answer for target_session_attrs=read-write without an error that can be told apart.
+		if err := acceptsWrites(ctx, conn); err != nil || validate == nil {
+			return err
 		}
-		return acceptsWrites(ctx, conn)
+		return validate(ctx, conn)
 	}
 	afterNet := c.AfterNetConnect
 	c.AfterNetConnect = func(ctx context.Context, config *pgconn.Config, conn net.Conn) (net.Conn, error) {

@@ -40,7 +40,7 @@ func (b *batch) endReservations() {
 		result := &v.entry.result
 		i := slices.IndexFunc(result.Leases, func(l driver.MessageLease) bool { return l.ID == v.message.ID })
 		if i < 0 {
-			if result.Err == nil { // else the store may still read the claim, behind a deadline
+			if result.Err == nil && result.Settled() { // else the store may still read the claim, behind a deadline
 				v.message.LeaseFor = 0 // it is leased the usual way
 			}
 			v.reservation.Cancel()

@@ -50,7 +50,7 @@ type pool struct {
 const (
 	reasonSpoke = "it sent bytes that answer no request"
 	reasonEnded = "it closed a kept connection right after an answer without Connection: close"
-	reasonLong  = "it answered with more than 64 KiB on a kept connection, or broke the answer off"
+	reasonLong  = "it answered with 64 KiB or more on a kept connection"
 )
 
 var (

@@ -18,7 +18,7 @@ type file struct {
 // claim that was a fifth of its time. See https://docs.kernel.org/filesystems/multigrain-ts.html.
 func lookAt(path string) (file, int64, error) {
 	var s unix.Statx_t
-	err := unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_SIZE, &s)
+	err := uninterrupted(func() error { return unix.Statx(unix.AT_FDCWD, path, 0, unix.STATX_INO|unix.STATX_SIZE, &s) })
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) { // a sandbox that does not know the call
 		return lookAtAll(path)
 	}
@@ -30,10 +30,20 @@ func lookAt(path string) (file, int64, error) {
 
 func lookAtAll(path string) (file, int64, error) {
 	var s unix.Stat_t
-	if err := unix.Stat(path, &s); err != nil {
+	if err := uninterrupted(func() error { return unix.Stat(path, &s) }); err != nil {
 		return file{}, 0, &fs.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return file{unix.Major(s.Dev), unix.Minor(s.Dev), s.Ino}, s.Size, nil
+	device := uint64(s.Dev) //nolint:unconvert // on some processors it has 32 bits
+	return file{unix.Major(device), unix.Minor(device), s.Ino}, s.Size, nil
+}
+
+// uninterrupted repeats a call of the system that a signal ended, as the runtime sends them.
+func uninterrupted(call func() error) error {
+	for {
+		if err := call(); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 func (f file) is(other file) bool { return f == other }

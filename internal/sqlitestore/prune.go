@@ -92,7 +92,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		return &driver.PruneResult{}, err
 	}
 	began, text := time.Now(), turn.state
-	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk, pace: pruning.NewPace(p.Chunk)}
+	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk, pace: pruning.NewPace(min(p.Chunk, pruneLock))}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
@@ -265,11 +265,12 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
 	for len(past) > 0 {
-		some := past[:min(len(past), r.pace.Size())]
+		some := past[:min(len(past), r.pace.Size(), r.chunk)]
 		past = past[len(some):]
-		began := time.Now()
+		began, held := time.Now(), time.Time{}
 		var removed int64
 		err := r.write(ctx, opPrune, func(t *writeTx) error {
+			held = time.Now() // the wait for the write lock is over
 			return t.each(len(some), func(t *writeTx, i int) error {
 				gone, err := one(t, &some[i])
 				if gone {
@@ -281,7 +282,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 		if err != nil {
 			return total, err
 		}
-		r.pace.Took(len(some), time.Since(began))
+		r.pace.Took(len(some), time.Since(held))
 		total += removed
 		if err := r.p.Pause(ctx, began); err != nil {
 			return total, err

@@ -206,13 +206,18 @@ func (n *node) prepare(o options) {
 func (n *node) startPatroni() {
 	t := n.cluster.t
 	t.Helper()
-	file := shipped(t, "systemd.conf", "/var/lib/postgresql/15/hookonce", filepath.Join(n.folder, "data"), "/usr/lib/postgresql/15/bin", n.bin)
-	_, line, found := strings.Cut(file, "\nExecStartPre=-")
-	if !found {
-		t.Fatal("systemd.conf has no ExecStartPre whose failure counts for nothing")
+	script, err := filepath.Abs(filepath.Join(deployed, "stop-postgresql"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	file := shipped(t, "systemd.conf", "=/usr/local/sbin/stop-postgresql", "=/bin/sh "+script,
+		"/var/lib/postgresql/15/hookonce", filepath.Join(n.folder, "data"), "/usr/lib/postgresql/15/bin", n.bin)
+	_, line, _ := strings.Cut(file, "\nExecStartPre=")
 	first := (&command{name: n.name, space: n.space, user: n.user, end: syscall.SIGTERM, args: strings.Fields(line)}).start(t, n.cluster.folder)
 	<-first.exited
+	if state := first.cmd.ProcessState; !state.Success() {
+		t.Fatalf("%s: %s:\n%s", line, state, first.log(4<<10))
+	}
 	n.startPatroniAlone()
 }
 
@@ -344,6 +349,17 @@ func (n *node) ask(sql string, into ...any) error {
 	return conn.QueryRow(ctx, sql).Scan(into...)
 }
 
+// unanswered is the result of standbys for a node that does not answer.
+const unanswered = "no answer"
+
+// standbys returns the names of the standbys that commits of this node wait for.
+func (n *node) standbys() (names string) {
+	if err := n.ask("SELECT current_setting('synchronous_standby_names')", &names); err != nil {
+		return unanswered
+	}
+	return names
+}
+
 func (c *cluster) createDatabase() {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -395,6 +411,25 @@ func (c *cluster) switchover(from *node) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusAccepted {
 		why, _ := io.ReadAll(resp.Body)
 		c.t.Fatalf("switchover: %s: %s", resp.Status, why)
+	}
+}
+
+// configure changes the settings of the cluster, as patronictl edit-config does.
+func (c *cluster) configure(settings string) {
+	c.t.Helper()
+	n := c.waitPrimary()
+	req, err := http.NewRequest(http.MethodPatch, "http://"+n.api()+"/config", strings.NewReader(settings))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	req.SetBasicAuth("patroni", restPass)
+	resp, err := client.Do(req)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		c.t.Fatalf("changing the settings of the cluster: %s", resp.Status)
 	}
 }
 

@@ -41,6 +41,31 @@ var smallDisk = map[string]string{
         min_wal_size: 32MB`,
 }
 
+// inFull are the trials of make scale: clusters and the faults that each meets.
+var inFull = []struct {
+	name   string
+	o      options
+	faults []fault
+}{
+	{"two nodes", options{nodes: 2, switched: true}, []fault{killPrimary, switchover, freezeStandby, killPatroni, restartPatroni, cutOff, vanish}},
+	{"three nodes", options{nodes: 3, switched: true}, []fault{killPrimaryOfThree, vanishOfThree}},
+	{"two nodes with small disks", options{nodes: 2, switched: true, room: "500m", change: smallDisk}, []fault{fillDisk}},
+}
+
+// TestFailoverPage holds the table of docs/scale.md against the faults: it has each of them, with 20 trials or more.
+func TestFailoverPage(t *testing.T) {
+	t.Parallel()
+	page := report.Read(t, report.Docs(3)+"/scale.md", "failover", "scale")
+	for _, cluster := range inFull {
+		for _, f := range cluster.faults {
+			_, rest, found := strings.Cut(page, "\n| "+f.name+" | ")
+			if trials, _ := strconv.Atoi(strings.SplitN(rest, " ", 2)[0]); !found || trials < 20 {
+				t.Errorf("%s: the page has %d trials, want at least 20", f.name, trials)
+			}
+		}
+	}
+}
+
 // TestFailoverInFull makes many trials of each fault, and writes their figures into docs/scale.md.
 func TestFailoverInFull(t *testing.T) {
 	if !report.Scale(t) {
@@ -54,19 +79,16 @@ func TestFailoverInFull(t *testing.T) {
 		}
 	}
 	var lines []*row
-	run := func(name string, o options, faults ...fault) {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, o)
+	for _, cluster := range inFull {
+		t.Run(cluster.name, func(t *testing.T) {
+			w := newWorld(t, cluster.o)
 			for range trials { // in turn, so that a fault also meets the traces of the others
-				for _, f := range faults {
+				for _, f := range cluster.faults {
 					lines = add(lines, w.pass(f))
 				}
 			}
 		})
 	}
-	run("two nodes", options{nodes: 2, switched: true}, killPrimary, switchover, freezeStandby, killPatroni, restartPatroni, cutOff, vanish)
-	run("three nodes", options{nodes: 3, switched: true}, killPrimaryOfThree, vanishOfThree)
-	run("two nodes with small disks", options{nodes: 2, switched: true, room: "500m", change: smallDisk}, fillDisk)
 	if t.Failed() {
 		return
 	}
@@ -111,14 +133,24 @@ func TestFailoverForgetsAfterPatroni(t *testing.T) {
 	}
 	w := newWorld(t, options{nodes: 2, switched: true})
 	old := w.waitPrimary()
-	old.patroni.stop(syscall.SIGKILL)
-	old.startPatroniAlone()
-	eventually(t, patience, "no commit waits for a standby any more", func() bool {
-		var names string
-		return old.ask("SELECT current_setting('synchronous_standby_names')", &names) == nil && names == ""
+	restart := func() {
+		old.patroni.stop(syscall.SIGKILL)
+		old.startPatroniAlone()
+		eventually(t, patience, "no commit waits for a standby any more", func() bool { return old.standbys() == "" })
+		w.doctor("a failover loses the events that were acknowledged last")
+	}
+	restart()
+	// As docs/failover.md says.
+	w.configure(`{"synchronous_mode": false}`)
+	eventually(t, patience, "no node is synchronous for Patroni", func() bool {
+		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.answers("/synchronous") })
 	})
+	w.configure(`{"synchronous_mode": true}`)
+	w.waitHealthy()
+	w.doctor("a failover to a synchronous standby loses no acknowledged event")
+
+	restart()
 	w.asynchronous = true
-	w.doctor("a failover loses the events that were acknowledged last")
 	if r := w.trial(lag(w)); r.lost == 0 {
 		t.Errorf("no acknowledged event was lost, of %d", r.acked)
 	} else {

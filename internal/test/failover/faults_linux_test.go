@@ -71,8 +71,8 @@ var freezeStandby = fault{"standby frozen", func(c *cluster, old *node) func() {
 		frozen = c.nodes[1]
 	}
 	eventually(c.t, patience, "the primary does not wait for the frozen standby any more", func() bool {
-		var names string
-		return old.ask("SELECT current_setting('synchronous_standby_names')", &names) == nil && names != frozen.name
+		names := old.standbys()
+		return names != unanswered && names != frozen.name
 	})
 	return old
 }}

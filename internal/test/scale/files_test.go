@@ -112,6 +112,7 @@ type (
 		Replicas int            `yaml:"replicas"`
 		Selector selector       `yaml:"selector"`
 		Strategy map[string]any `yaml:"strategy"`
+		Deadline int            `yaml:"progressDeadlineSeconds"`
 		Template struct {
 			Metadata metadata `yaml:"metadata"`
 			Spec     struct {
@@ -270,8 +271,12 @@ func TestKubernetes(t *testing.T) {
 	if notice := time.Duration(c.Readiness.Failures*c.Readiness.Period) * time.Second; delay <= notice {
 		t.Errorf("the gateway serves on for %s, which is not longer than the %s until a failing probe counts", delay, notice)
 	}
-	if starting := time.Duration(c.Startup.Failures*c.Startup.Period) * time.Second; starting < 10*time.Minute {
+	starting := time.Duration(c.Startup.Failures*c.Startup.Period) * time.Second
+	if starting < 10*time.Minute {
 		t.Errorf("a start is cut off after %s, and a migration may take longer", starting)
+	}
+	if deadline := time.Duration(d.Deadline) * time.Second; deadline <= starting {
+		t.Errorf("a rollout counts as failed after %s, and a start may take %s", deadline, starting)
 	}
 	c.checkMemory(t)
 	if keys := fmt.Sprint(pod.Spread[0]["matchLabelKeys"]); keys != "[pod-template-hash]" || b.Unhealthy != "AlwaysAllow" {
