@@ -193,8 +193,12 @@ func (n *node) prepare(o options) {
 	if err := os.WriteFile(file, []byte(shipped(t, "patroni.yml", replace...)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// The node's user may not be allowed to enter the checkout.
+	if err := os.WriteFile(n.script(), []byte(shipped(t, "stop-postgresql")), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if n.user != nil {
-		for _, path := range []string{n.folder, file} {
+		for _, path := range []string{n.folder, file, n.script()} {
 			if err := os.Chown(path, int(n.user.Uid), int(n.user.Gid)); err != nil {
 				t.Fatal(err)
 			}
@@ -202,15 +206,14 @@ func (n *node) prepare(o options) {
 	}
 }
 
+// script is the node's copy of stop-postgresql.
+func (n *node) script() string { return filepath.Join(n.folder, "stop-postgresql") }
+
 // startPatroni starts the node's Patroni, as systemd does with the shipped file: it stops a PostgreSQL that runs first.
 func (n *node) startPatroni() {
 	t := n.cluster.t
 	t.Helper()
-	script, err := filepath.Abs(filepath.Join(deployed, "stop-postgresql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := shipped(t, "systemd.conf", "=/usr/local/sbin/stop-postgresql", "=/bin/sh "+script,
+	file := shipped(t, "systemd.conf", "/usr/local/sbin/stop-postgresql", n.script(),
 		"/var/lib/postgresql/15/hookonce", filepath.Join(n.folder, "data"), "/usr/lib/postgresql/15/bin", n.bin)
 	_, line, _ := strings.Cut(file, "\nExecStartPre=")
 	first := (&command{name: n.name, space: n.space, user: n.user, end: syscall.SIGTERM, args: strings.Fields(line)}).start(t, n.cluster.folder)

@@ -22,7 +22,7 @@ const (
 // trialsVariable names the environment variable with the number of trials of each fault in make scale.
 const trialsVariable = "HOOKONCE_FAILOVER_TRIALS"
 
-// TestFailover kills the primary of a cluster of two nodes, and switches over. Each time, one gateway reaches the
+// TestFailover kills the primary of a cluster of two nodes, switches over, and kills Patroni. Each time, one gateway reaches the
 // database by several hosts and one by HAProxy.
 func TestFailover(t *testing.T) {
 	if report.Scale(t) {
@@ -32,6 +32,8 @@ func TestFailover(t *testing.T) {
 	w.doctor("a failover to a synchronous standby loses no acknowledged event")
 	w.pass(killPrimary)
 	w.pass(switchover)
+	w.pass(restartPatroni)
+	w.doctor("a failover to a synchronous standby loses no acknowledged event")
 }
 
 // smallDisk makes the cluster's files fit into a file system of a size that is soon full.
