@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -27,8 +28,16 @@ func (a *apart) commits() bool { return a.stage.CompareAndSwap(open, committing)
 // leave reports whether the transaction will be rolled back.
 func (a *apart) leave() bool { return a.stage.CompareAndSwap(open, left) }
 
-// writeApart is write in a goroutine of its own. If ctx ends first, work may still run for a while: the caller must not
-// change what it reads, and not use what it writes.
+// writeEachApart is writeEach for a sender that waits: see writeApart.
+func (s *Store) writeEachApart(ctx context.Context, op string, at time.Time, n int, step func(t *writeTx, i int) error) error {
+	if n == 0 {
+		return nil
+	}
+	return s.writeApart(ctx, op, allSteps(at, n, step))
+}
+
+// writeApart is write in a goroutine of its own. If ctx ends first, work may still run for a while. The caller then
+// leaves alone what work reads and writes.
 func (s *Store) writeApart(ctx context.Context, op string, work func(t *writeTx) error) error {
 	a, done := new(apart), make(chan error, 1)
 	s.detached.Go(func() { done <- s.writeIn(ctx, a, op, recovering(work)) })
@@ -40,12 +49,7 @@ func (s *Store) writeApart(ctx context.Context, op string, work func(t *writeTx)
 	if a.leave() {
 		return fmt.Errorf("%s: %w: %w", op, driver.ErrUnavailable, context.Cause(ctx))
 	}
-	select {
-	case err := <-done: // both were ready
-		return err
-	default:
-		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, context.Cause(ctx))
-	}
+	return leftCommit(ctx, op, done)
 }
 
 // recovering returns work whose panic is an error, as nobody else can recover it. The transaction is rolled back.

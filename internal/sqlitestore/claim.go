@@ -52,16 +52,15 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	if err := checkClaims(p.Claims); err != nil {
 		return nil, fmt.Errorf("%s: %w", opClaim, err)
 	}
-	if len(p.Claims) == 0 {
-		return nil, nil
-	}
 	results := make([]driver.ClaimResult, len(p.Claims))
-	err := s.writeApart(ctx, opClaim, func(t *writeTx) error {
-		t.now, t.leases = clock(p.Now), true
-		if err := t.checkFlush(p.AllowUnsafe); err != nil {
-			return err
+	err := s.writeEachApart(ctx, opClaim, p.Now, len(p.Claims), func(t *writeTx, i int) error {
+		if i == 0 {
+			if err := t.checkFlush(p.AllowUnsafe); err != nil {
+				return err
+			}
 		}
-		return t.each(len(p.Claims), func(t *writeTx, i int) error { return t.claim(&p.Claims[i], &results[i]) })
+		t.leases = true
+		return t.claim(&p.Claims[i], &results[i])
 	})
 	if err != nil {
 		return nil, err

@@ -265,7 +265,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	past := slices.DeleteFunc(slices.Clone(seen), func(v victim) bool { return v.at >= v.before })
 	var total int64
 	for len(past) > 0 {
-		some := past[:min(len(past), r.pace.Size(), r.chunk)]
+		some := past[:min(len(past), r.pace.Size())]
 		past = past[len(some):]
 		began, held := time.Now(), time.Time{}
 		var removed int64

@@ -24,20 +24,13 @@ const (
 
 // Reopen implements driver.Store. It skips no event, because it holds the only lock.
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
-	if len(p.Keys) == 0 {
-		return nil, nil
-	}
 	var reopened []driver.Key
-	// A sender waits for it, as for a claim.
-	err := s.writeApart(ctx, "reopening dead events", func(t *writeTx) error {
-		t.now = clock(p.Now)
-		return t.each(len(p.Keys), func(t *writeTx, i int) error {
-			changed, err := t.reopen(p.Keys[i])
-			if changed {
-				reopened = append(reopened, p.Keys[i])
-			}
-			return err
-		})
+	err := s.writeEachApart(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
+		changed, err := t.reopen(p.Keys[i])
+		if changed {
+			reopened = append(reopened, p.Keys[i])
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err

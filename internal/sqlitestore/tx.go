@@ -94,10 +94,14 @@ func (s *Store) writeEach(ctx context.Context, op string, at time.Time, n int, s
 	if n == 0 {
 		return nil
 	}
-	return s.write(ctx, op, func(t *writeTx) error {
+	return s.write(ctx, op, allSteps(at, n, step))
+}
+
+func allSteps(at time.Time, n int, step func(t *writeTx, i int) error) func(t *writeTx) error {
+	return func(t *writeTx) error {
 		t.now = clock(at)
 		return t.each(n, step)
-	})
+	}
 }
 
 func (t *writeTx) each(n int, step func(t *writeTx, i int) error) error {
@@ -222,36 +226,36 @@ func (t *writeTx) commit(op string) error {
 			t.rollback()
 			return fmt.Errorf("%s: %w: %w", op, driver.ErrUnavailable, context.Cause(t.caller))
 		}
-		return committed(op, t.commitNow())
+		return t.commitNow(op)
 	}
 	done := make(chan error, 1)
-	t.store.detached.Go(func() { done <- t.commitNow() })
+	t.store.detached.Go(func() { done <- t.commitNow(op) })
 	select {
 	case err := <-done:
-		return committed(op, err)
+		return err
 	case <-t.caller.Done():
+		return leftCommit(t.caller, op, done)
 	}
+}
+
+// leftCommit returns the result of a commit whose caller's context has ended. It is unknown, unless done has it.
+func leftCommit(ctx context.Context, op string, done <-chan error) error {
 	select {
 	case err := <-done: // both were ready
-		return committed(op, err)
+		return err
 	default:
-		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, context.Cause(t.caller))
+		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, context.Cause(ctx))
 	}
 }
 
 // commitNow commits, however long it takes, and releases the connection.
-func (t *writeTx) commitNow() error {
+func (t *writeTx) commitNow(op string) error {
 	err := t.tx.Commit()
 	t.release(err)
-	if err != nil {
-		return err
+	if err == nil {
+		err = t.store.place.check(nil)
+		t.store.watchLog()
 	}
-	err = t.store.place.check(nil)
-	t.store.watchLog()
-	return err
-}
-
-func committed(op string, err error) error {
 	if err == nil {
 		return nil
 	}
