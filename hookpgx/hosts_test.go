@@ -36,15 +36,22 @@ func openHosts(t *testing.T, dsn string) *hookpgx.Store {
 	return store
 }
 
-// TestOldPrimaryIsLeft has an old primary that nobody governs: it accepts writes, but its standby has gone and is
-// the second host now. The time of the claims ends, or the server is told to stop waiting.
-func TestOldPrimaryIsLeft(t *testing.T) {
-	t.Parallel()
+// oldPrimary returns the DSN of two hosts. The first one is an old primary that nobody governs: it accepts writes, but
+// its standby has gone and is the second host now.
+func oldPrimary(t *testing.T) (both string, old, after *world) {
+	t.Helper()
 	first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
-	both := dbtest.Together(t, first, second)
-	old, after := private(t, first), private(t, second)
+	both = dbtest.Together(t, first, second)
+	old, after = private(t, first), private(t, second)
 	first.Shutdown(t)
 	first.Restart(t, "synchronous_standby_names=nobody_here")
+	return both, old, after
+}
+
+// TestOldPrimaryIsLeft has such a primary. The time of the claims ends, or the server is told to stop waiting.
+func TestOldPrimaryIsLeft(t *testing.T) {
+	t.Parallel()
+	both, old, after := oldPrimary(t)
 	for name, call := range map[string]func(claim func(context.Context) error) error{
 		"the time of the claim is over": func(claim func(context.Context) error) error {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -78,11 +85,7 @@ func TestOldPrimaryIsLeft(t *testing.T) {
 // store leaves the host. Then the wait of the second one is cancelled: its connection must not be used again.
 func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
 	t.Parallel()
-	first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
-	both := dbtest.Together(t, first, second)
-	old, _ := private(t, first), private(t, second)
-	first.Shutdown(t)
-	first.Restart(t, "synchronous_standby_names=nobody_here")
+	both, old, _ := oldPrimary(t)
 	store := openHosts(t, both)
 	claim := func(id string, within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)

@@ -74,8 +74,8 @@ func TestComposeOfGateways(t *testing.T) {
 	}
 }
 
-// Settings are mounted as folders. A mounted file would stay what it was after an editor has put another in its place,
-// and a reload would read the old one.
+// Settings are mounted as folders. Editors put a new file in the place of the old one. If the file itself were mounted,
+// a reload would read the old one.
 func TestComposeMountsFolders(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"compose.yaml", "gateways.yaml"} {

@@ -10,8 +10,8 @@ import (
 // The tests of this file break the promise itself, and check must find that. No kill and no restart breaks it, so
 // without them nobody would know whether check looks.
 
-// One gateway of three has a schema of its own: it claims what the others have claimed, and they do not have what it
-// acknowledged. A webhook-id comes from the event, so the destination sees the same id again.
+// One gateway of three has a schema of its own. It claims events again that the others have, and its own events are
+// missing there. A webhook-id comes from the event, so the destination sees the same id again.
 func TestGatewayOnAnotherSchema(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
