@@ -172,7 +172,7 @@ type exchange struct {
 	*conn
 	resp     *http.Response
 	body     *answerBody
-	took     time.Duration // until the first byte of the answer
+	took     time.Duration // until the header of the answer; interim answers do not count
 	detached func() bool   // ends the hold of the context on the connection
 }
 
@@ -228,7 +228,6 @@ func (x *exchange) readHeader(began time.Time) (err error) {
 	if _, err := x.br.Peek(1); err != nil {
 		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
-	x.took = time.Since(began)
 	for {
 		x.resp, err = http.ReadResponse(x.br, nil) //nolint:bodyclose // the pool closes the connection, or keeps it
 		if err != nil && x.limit.N <= 0 {
@@ -238,7 +237,7 @@ func (x *exchange) readHeader(began time.Time) (err error) {
 			return fmt.Errorf("reading the answer: %w", err)
 		}
 		if x.resp.StatusCode >= 200 || x.resp.StatusCode == http.StatusSwitchingProtocols {
-			x.limit.N = math.MaxInt64
+			x.took, x.limit.N = time.Since(began), math.MaxInt64
 			return nil
 		}
 	}

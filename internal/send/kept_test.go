@@ -139,6 +139,25 @@ func TestWhichAnswersAllowReuse(t *testing.T) {
 	}
 }
 
+// The time to an answer, by which successes are confirmed, is that to the real one. Interim answers come at once.
+func TestInterimAnswersAreNoAnswers(t *testing.T) {
+	t.Parallel()
+	const works = 30 * time.Millisecond
+	url := serveEach(t, func(x *exchangeNo) bool {
+		io.WriteString(x, "HTTP/1.1 103 Early Hints\r\n\r\n")
+		<-time.After(works)
+		io.WriteString(x, ok200)
+		return true
+	})
+	s, _ := keeping(t, eager, nil)
+	if got := s.Send(t.Context(), to(url), message()); got.Err != nil {
+		t.Fatal(got.Err)
+	}
+	if p := onlyPool(t, s); p.slowest < works {
+		t.Errorf("the answer counts as one after %s, and came after %s", p.slowest, works)
+	}
+}
+
 // A long answer is not read to its end. On a kept connection it does not count, and it is the last one there.
 func TestLongAnswerOnAKeptConnection(t *testing.T) {
 	t.Parallel()

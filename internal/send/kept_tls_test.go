@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // trusting returns options that trust the server.
@@ -33,6 +35,25 @@ func TestKeptTLS(t *testing.T) {
 	// The first one tells which protocol the destination speaks.
 	if n := connections.Load(); n != 2 || barred.Load() != 0 {
 		t.Errorf("%d connections, want 2; barred %d times", n, barred.Load())
+	}
+}
+
+// A destination that speaks HTTP/1 closes the connections that are not kept, over TLS too: it holds no ports by that.
+func TestUnkeptTLS(t *testing.T) {
+	t.Parallel()
+	announced := make(chan bool, 3)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		announced <- r.Close
+	}))
+	t.Cleanup(server.Close)
+	s, _ := keeping(t, eager, trusting(server))
+	for _, msg := range []*Message{{ID: "learns"}, {ID: "later", Fresh: true}, {ID: "large", Body: make([]byte, maxKeptBody+1)}} {
+		if got := s.Send(t.Context(), to(server.URL), msg); got.Err != nil {
+			t.Fatal(got.Err)
+		}
+	}
+	if diff := cmp.Diff([]bool{false, true, true}, []bool{<-announced, <-announced, <-announced}); diff != "" {
+		t.Errorf("Connection: close (-want +got):\n%s", diff)
 	}
 }
 

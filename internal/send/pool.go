@@ -176,9 +176,12 @@ func (p *pool) finish(x *exchange, success bool, answered func()) bool {
 		p.bar(reasonSpoke)
 		again = false
 	}
-	if counts && again {
+	switch {
+	case counts && again:
 		p.keep(x.conn)
-	} else {
+	case counts && success:
+		p.end(x.conn) // a reset could lose what the destination has not received yet: it may answer early
+	default:
 		p.discard(x.conn)
 	}
 	return counts
@@ -308,6 +311,13 @@ func (p *pool) learn(resp *http.Response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.http1 = resp.ProtoMajor == 1
+}
+
+// speaksHTTP1 reports whether the destination lately spoke HTTP/1.
+func (p *pool) speaksHTTP1() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.http1
 }
 
 // timed notes the time to an answer.

@@ -99,9 +99,6 @@ func (r *request) ofTransport(ctx context.Context) *http.Request {
 	req := (&http.Request{
 		Method: http.MethodPost, URL: r.url, Host: r.url.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: r.header, ContentLength: int64(len(r.body)), GetBody: body,
-		// The side that closes first holds its pair of ports for a minute. That must be the
-		// destination, whose port is always the same. Over TLS the connection may be HTTP/2.
-		Close: r.url.Scheme == "http",
 	}).WithContext(ctx)
 	req.Body, _ = body()
 	return req

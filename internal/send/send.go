@@ -253,9 +253,8 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	if target.AllowPrivate {
 		reach = &s.private
 	}
-	var kept *pool
+	kept := s.pool(target, req.url, reach)
 	if mayKeep(target, msg, req.url) {
-		kept = s.pool(target, req.url, reach)
 		if res, ok := s.sendKept(ctx, kept, req, msg.Answered); ok {
 			return res
 		}
@@ -263,7 +262,9 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	ctx, cancel := context.WithDeadline(ctx, req.deadline)
 	defer cancel()
 	transport := reach.Transport
-	if target.Fresh {
+	if target.Fresh || kept.speaksHTTP1() {
+		// It sends Connection: close. The side that closes first holds its pair of ports for a minute. That must be
+		// the destination, whose port is always the same.
 		transport = reach.fresh
 	}
 	// Uses the transport, because a client follows redirects and puts the whole URL into its
@@ -273,9 +274,7 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 		return failed(0, req.describe(ctx, err))
 	}
 	defer resp.Body.Close()
-	if kept != nil {
-		kept.learn(resp)
-	}
+	kept.learn(resp)
 	return s.result(ctx, req, resp)
 }
 
@@ -284,8 +283,9 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 const maxKeptBody = 32 << 10
 
 func mayKeep(target *Target, msg *Message, u *url.URL) bool {
-	ascii := !strings.ContainsFunc(u.Host, func(r rune) bool { return r >= utf8.RuneSelf }) // net/http encodes others
-	return canPeek && ascii && !target.Fresh && !msg.Fresh && len(msg.Body) <= maxKeptBody
+	// net/http encodes other names, and leaves out the zone of an address.
+	plain := !strings.ContainsFunc(u.Host, func(r rune) bool { return r >= utf8.RuneSelf || r == '%' })
+	return canPeek && plain && !target.Fresh && !msg.Fresh && len(msg.Body) <= maxKeptBody
 }
 
 func (s *Sender) pool(target *Target, u *url.URL, reach *reach) *pool {

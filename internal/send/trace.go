@@ -51,13 +51,22 @@ func Traceparent(h http.Header) string {
 	return "00-" + traceID + "-" + h.Get(headerTraceparent)[36:52] + "-" + flags
 }
 
-// SetTraceparent replaces the traceparent of a header. It removes the tracestate unless the new one
-// continues the trace of the old one.
+// SetTraceparent replaces the traceparent of a header, by one of version 00; "" changes nothing. It removes the
+// tracestate unless the new one continues the trace of the old one.
 func SetTraceparent(h http.Header, traceparent string) {
+	if traceparent == "" {
+		return
+	}
 	if before := Traceparent(h); before == "" || before[:35] != traceparent[:35] {
 		h.Del(headerTracestate)
 	}
 	h.Set(headerTraceparent, traceparent)
+}
+
+// ValidTraceparent reports whether a text is a traceparent of version 00.
+func ValidTraceparent(text string) bool {
+	_, _, ok := parseTraceparent([]string{text})
+	return ok && strings.HasPrefix(text, "00-")
 }
 
 // SampledTrace returns the trace id of a traceparent of version 00 if the trace is sampled, otherwise
