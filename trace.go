@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -16,7 +17,7 @@ import (
 
 // Tracer makes the spans of a trace, for Config.Tracer. A traceparent is that of W3C Trace Context,
 // version 00. The methods are called concurrently and in the middle of the work: they must be fast.
-// A panic is logged and has no other effect.
+// A panic, and a traceparent that is none, are logged and have no other effect.
 //
 // The spans are SpanReceive with its children SpanVerify and SpanClaim, then SpanAttempt or SpanHandle
 // for each attempt, and SpanReplay. The traceparent of SpanReceive is stored with the event, so that
@@ -29,7 +30,7 @@ type Tracer interface {
 
 // Span is a span that was started.
 type Span interface {
-	// Traceparent returns the id of the span in its trace, and whether it is sampled.
+	// Traceparent returns the id of the span in its trace, and whether it is sampled; "" stands for none.
 	Traceparent() string
 	// End ends the span. It is called at most once.
 	End(SpanEnd)
@@ -98,6 +99,10 @@ func (t *tracing) startIn(ctx context.Context, s SpanStart) (in context.Context,
 	defer t.recover()
 	started, made := t.tracer.Start(ctx, s)
 	out = &span{t, made, made.Traceparent()}
+	if out.traceparent != "" && !send.ValidTraceparent(out.traceparent) {
+		t.failed(fmt.Errorf("the traceparent of a span is %q, which is none of version 00", out.traceparent))
+		out.traceparent = ""
+	}
 	return started, out
 }
 
@@ -117,8 +122,14 @@ func (s *span) sampled() string {
 }
 
 func (t *tracing) recover() {
-	if v := recover(); v != nil && t.lines.Take(time.Now()) == 0 {
-		t.log.Error("a Tracer failed", slog.Any("error", guard.Loggable(guard.Recovered(v))))
+	if v := recover(); v != nil {
+		t.failed(guard.Loggable(guard.Recovered(v)))
+	}
+}
+
+func (t *tracing) failed(err error) {
+	if t.lines.Take(time.Now()) == 0 {
+		t.log.Error("a Tracer failed", slog.Any("error", err))
 	}
 }
 

@@ -24,6 +24,7 @@ type tracer struct {
 	mu    sync.Mutex
 	spans []*tracedSpan
 	fails bool
+	gives *string // the traceparent of every span, if not nil
 }
 
 type tracedSpan struct {
@@ -48,6 +49,9 @@ func (t *tracer) Start(ctx context.Context, s hookonce.SpanStart) (context.Conte
 		trace = s.Parent[3:35]
 	}
 	out := &tracedSpan{SpanStart: s, tracer: t, traceparent: fmt.Sprintf("00-%s-%016x-01", trace, n)}
+	if t.gives != nil {
+		out.traceparent = *t.gives
+	}
 	t.spans = append(t.spans, out)
 	return context.WithValue(ctx, spanKey{}, out.traceparent), out
 }
@@ -167,21 +171,35 @@ func TestSpansOfRuns(t *testing.T) {
 	}
 }
 
-// A Tracer that panics disturbs nothing.
+// A Tracer that panics, or gives no traceparent, disturbs nothing.
 func TestFailingTracer(t *testing.T) {
 	t.Parallel()
-	store, app, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-		c.Tracer, c.Logger = &tracer{fails: true}, log.Logger()
-	})
-	run(t, in)
-	if got := deliver(in, delivery("1", "{}")); got != ok {
-		t.Errorf("answer %+v", got)
-	}
-	settled(t, store, "1", driver.StateDone)
-	if !strings.Contains(log.Text(), "a Tracer failed") {
-		t.Errorf("the log does not mention it:\n%s", log.Text())
+	for name, tt := range map[string]struct {
+		tracer *tracer
+		logged bool
+	}{
+		"panic":           {&tracer{fails: true}, true},
+		"no traceparent":  {&tracer{gives: new(string)}, false},
+		"one that is bad": {&tracer{gives: new("00-1\r\nX-Forged: 1")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, app, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				c.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
+				c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+				c.Tracer, c.Logger = tt.tracer, log.Logger()
+			})
+			run(t, in)
+			r := delivery("1", "{}")
+			r.Header.Set("Traceparent", sendersTrace)
+			if got := deliver(in, r); got != ok {
+				t.Errorf("answer %+v", got)
+			}
+			settled(t, store, "1", driver.StateDone)
+			if got := strings.Contains(log.Text(), "a Tracer failed"); got != tt.logged {
+				t.Errorf("the log mentions it: %t, want %t:\n%s", got, tt.logged, log.Text())
+			}
+		})
 	}
 }

@@ -134,7 +134,7 @@ func (r *relay) send(ctx context.Context, s *sending, header http.Header, tracep
 	if err != nil {
 		return attempted{err: err, text: wire.ErrorText(err), permanent: true, works: true}
 	}
-	if traceparent != "" && header != nil {
+	if header != nil {
 		send.SetTraceparent(header, traceparent)
 	}
 	return r.sendBySender(ctx, m, header, httpHeader)
