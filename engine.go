@@ -161,7 +161,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	host, _ := os.Hostname()
 	in.host = figureText(host)
 	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}
-	in.host, _ = os.Hostname()
 	in.jobs = jobs.New(store, jobs.Options{
 		Replay: in.replayForJob, Pace: jobPace, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
 	})
