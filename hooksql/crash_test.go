@@ -77,6 +77,31 @@ func TestKilledWhileClaiming(t *testing.T) {
 	t.Logf("%d events were acknowledged in %d lives", total, cycles)
 }
 
+// TestOpeningFlushesTheLog opens the file of a killed process. The log may not be flushed, so the database must hold
+// its events before a duplicate of one is acknowledged.
+func TestOpeningFlushesTheLog(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "hookonce.db")
+	if err := openMigrated(t, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := killedAfter(t, path, "", 10)
+	open(t, path)
+	database, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := filepath.Join(folder, "alone.db") // without the log
+	if err := os.WriteFile(alone, database, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := openPlain(t, alone).QueryRowContext(t.Context(), `SELECT count(*) FROM hookonce_event`).Scan(&n); err != nil || n < len(acknowledged) {
+		t.Errorf("the database has %d of %d events, error %v", n, len(acknowledged), err)
+	}
+}
+
 // killedAfter runs a child, kills it once it has acknowledged n events, and returns the ids of all
 // acknowledged events.
 func killedAfter(t *testing.T, path, prefix string, n int) []string {

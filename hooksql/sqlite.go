@@ -91,9 +91,12 @@ func (s *Store) Close() error {
 	defer cancel()
 	// An error is harmless, because committed transactions are safe in the log too. PASSIVE waits
 	// for no reader and no other process.
-	_, _ = s.pools.writer.ExecContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`)
+	_, _ = s.pools.writer.ExecContext(ctx, copyLog)
 	return errors.Join(err, s.pools.close())
 }
+
+// copyLog copies the log into the database, as far as no reader is in the way.
+const copyLog = `PRAGMA wal_checkpoint(PASSIVE)`
 
 // pools are the two pools on one file.
 type pools struct {
@@ -134,6 +137,9 @@ func (p *pools) check(ctx context.Context) error {
 		{"busy_timeout", strconv.Itoa(writerBusyTimeout)},
 		{"query_only", "0"},
 	})
+	if err == nil {
+		err = flushLog(ctx, conn)
+	}
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}
@@ -157,6 +163,16 @@ func (p *pools) check(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// flushLog copies the log into the database, which flushes both. The process before may have been killed between
+// the writing of a commit and its flush. Its events are known all the same, so that their duplicates are
+// acknowledged, and a power cut after that must not lose them.
+func flushLog(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, copyLog); err != nil {
+		return fmt.Errorf("%w: copying the log into the database: %w", driver.ErrUnavailable, err)
 	}
 	return nil
 }
