@@ -144,7 +144,13 @@ type clockReading struct {
 	wall      time.Time // of this machine, without the monotonic clock
 	monotonic time.Time
 	skew      time.Duration // this machine's clock minus the database's
+	// stepped is when this machine's clock was last found to be set by more than maxClockError; zero: never.
+	stepped time.Time
 }
+
+// maxClockError is the largest error of a clock with which old rows are removed. Events of a clock that was ahead
+// cannot be told from old ones.
+const maxClockError = time.Hour
 
 func newClockKeeper(store driver.Store) clockKeeper {
 	return clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: new(once)}
@@ -158,11 +164,40 @@ func (c *clockKeeper) read(ctx context.Context) error {
 		return err
 	}
 	after := time.Now()
-	c.last.Store(&clockReading{
+	r := &clockReading{
 		wall: after.Round(0), monotonic: after,
 		// On the monotonic clock, so that a step between the two readings is not taken for half a skew.
 		skew: after.Round(0).Add(-after.Sub(before) / 2).Sub(db),
-	})
+	}
+	if last := c.last.Load(); last != nil {
+		r.stepped = last.stepped
+		if last.step(after).Abs() > maxClockError {
+			r.stepped = after
+		}
+	}
+	c.last.Store(r)
+	return nil
+}
+
+// step returns by how much this machine's clock was set since r.
+func (r *clockReading) step(now time.Time) time.Duration {
+	return now.Round(0).Sub(r.wall) - now.Sub(r.monotonic)
+}
+
+// plausible compares the clocks, and fails unless rows that look old are old: the clocks agree, and this machine's
+// was not set lately, by more than maxClockError. It may be the database's, too.
+func (c *clockKeeper) plausible(ctx context.Context) error {
+	if err := c.read(ctx); err != nil {
+		return err
+	}
+	r := c.last.Load()
+	switch {
+	case r.skew.Abs() > maxClockError:
+		return fmt.Errorf("this machine's clock differs from the database's by %s: set both by NTP", r.skew.Round(time.Second))
+	case !r.stepped.IsZero() && time.Since(r.stepped) < maxClockError:
+		return fmt.Errorf("this machine's clock was set by more than %s a short time ago: waiting until %s",
+			maxClockError, r.stepped.Add(maxClockError).UTC().Format(time.RFC3339))
+	}
 	return nil
 }
 
@@ -173,8 +208,7 @@ func (c *clockKeeper) skew() time.Duration {
 	if r == nil {
 		return 0
 	}
-	now := time.Now()
-	return r.skew + now.Round(0).Sub(r.wall) - now.Sub(r.monotonic)
+	return r.skew + r.step(time.Now())
 }
 
 // isOff reports whether this machine's clock is so far from the database's that a timestamp within

@@ -29,7 +29,7 @@ const (
 // took. The rest leaves the database to deliveries. After each pass that could not remove all in its time it
 // is halved, down to minPruneRest, so that pruning keeps up with the events that arrive.
 const (
-	pruneRest    = 1.0
+	pruneRest    = 1.5
 	minPruneRest = pruneRest / 8
 )
 
@@ -250,8 +250,11 @@ func (in *Engine) registerWindows(ctx context.Context) error {
 // Prune removes finished work past its window: bodies past retention, identities past the dedupe
 // window, and the quarantine beyond its bounds. Of several processes with different windows for a
 // source, the longest holds, of all processes that were seen in the last seven days. Prune works in
-// small chunks and rests after each for as long as the chunk took, so that deliveries are answered
+// small chunks and rests after each for longer than the chunk took, so that deliveries are answered
 // meanwhile. If it fails, the result holds the rows that it removed before, or is nil.
+//
+// It fails without removing anything if this machine's clock and the database's differ by more than an hour: events
+// may look older than they are. The same holds for an hour after this machine's clock was set by more than that.
 //
 // One process prunes at a time. Run prunes in the background from time to time, and gives way to Prune.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
@@ -261,6 +264,9 @@ func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 func (in *Engine) prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
 	if err := in.registerWindows(ctx); err != nil {
 		return nil, err
+	}
+	if err := in.clock.plausible(ctx); err != nil {
+		return nil, fmt.Errorf("hookonce: nothing is pruned: %w", err)
 	}
 	result, err := in.store.Prune(ctx, p)
 	if result != nil && result.Total() > 0 {

@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -15,10 +16,13 @@ import (
 // pruningStore runs passes in order, one for each call of Prune, and records the calls.
 type pruningStore struct {
 	driver.Store
+	ahead  time.Duration // its clock
 	began  time.Time
 	passes []func(context.Context) (*driver.PruneResult, error)
 	calls  []pruneCall
 }
+
+func (s *pruningStore) Now(context.Context) (time.Time, error) { return time.Now().Add(s.ahead), nil }
 
 func (s *pruningStore) RegisterWindows(context.Context, *driver.PruneParams) error { return nil }
 
@@ -53,18 +57,18 @@ func TestPruningContinues(t *testing.T) {
 	}{
 		"much to remove": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(5), untilTheDeadline(7)},
-			want:   []pruneCall{{time.Minute, hour, 1}, {3 * time.Minute, 2 * hour, 0.5}, {5 * time.Minute, 2 * hour, 0.25}, {6 * time.Minute, 2 * hour, 1}},
+			want:   []pruneCall{{time.Minute, hour, pruneRest}, {3 * time.Minute, 2 * hour, pruneRest / 2}, {5 * time.Minute, 2 * hour, pruneRest / 4}, {6 * time.Minute, 2 * hour, pruneRest}},
 		},
 		"no answer from the database": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(0)},
-			want:   []pruneCall{{time.Minute, hour, 1}, {4 * time.Minute, 2 * hour, 1}, {5 * time.Minute, 2 * hour, 1}, {6 * time.Minute, 2 * hour, 1}},
+			want:   []pruneCall{{time.Minute, hour, pruneRest}, {4 * time.Minute, 2 * hour, pruneRest}, {5 * time.Minute, 2 * hour, pruneRest}, {6 * time.Minute, 2 * hour, pruneRest}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &pruningStore{began: time.Now(), passes: tt.passes}
-				in := &Engine{store: store, log: slog.New(slog.DiscardHandler)}
+				in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
 				in.cfg.DedupeWindow, in.cfg.Retention = 30*24*hour, 30*24*hour
 				set := func(window time.Duration) {
 					in.setup.Store(&setup{sources: map[string]*source{"lab": {Source: Source{DedupeWindow: window}}}})
@@ -87,4 +91,45 @@ func TestPruningContinues(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Events look old to a clock that is ahead. Nothing is pruned while one may be.
+func TestPruningDistrustsClocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &pruningStore{began: time.Now()}
+		in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
+		in.cfg.DedupeWindow, in.cfg.Retention = time.Hour, time.Hour
+		in.setup.Store(&setup{})
+		prunes := func(when string, want bool) {
+			t.Helper()
+			before := len(store.calls)
+			_, err := in.Prune(t.Context())
+			if pruned := len(store.calls) > before; pruned != want || (err == nil) != want {
+				t.Errorf("%s: pruned is %t, error %v", when, pruned, err)
+			}
+		}
+		set := func(by time.Duration) { // this machine's clock, and the database's with it
+			r := *in.clock.last.Load()
+			r.wall = r.wall.Add(-by)
+			in.clock.last.Store(&r)
+		}
+		prunes("at first", true)
+		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+			store.ahead = ahead
+			prunes(fmt.Sprintf("the database's clock is ahead by %s", ahead), false)
+		}
+		store.ahead = time.Minute
+		prunes("the clocks agree again", true)
+		for _, by := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+			set(by)
+			prunes(fmt.Sprintf("the clock was set by %s", by), false)
+			time.Sleep(maxClockError - time.Second)
+			prunes("within an hour", false)
+			time.Sleep(time.Second)
+			prunes("after an hour", true)
+		}
+		set(time.Minute)
+		prunes("the clock was corrected", true)
+	})
 }
