@@ -83,6 +83,10 @@ func TestOpenReplay(t *testing.T) {
 	w := open(t, nil)
 	c := newClaim("evt_1")
 	w.mustClaim(t, true, c)
+	prune := &driver.PruneParams{DedupeWindow: time.Minute, Retention: time.Minute}
+	if _, err := w.Prune(t.Context(), prune); err != nil { // plans the statements, so that the next call is quick
+		t.Fatal(err)
+	}
 	other := w.session(t)
 	w.in(t, other, "INSERT INTO {schema}.history (event_key, at, action, generation, request_id)"+
 		" VALUES ($1, now(), 'replayed', 0, 'once')", c.Key[:])
@@ -101,9 +105,8 @@ func TestOpenReplay(t *testing.T) {
 	if err != nil || len(got) != 2 || got[0].Claimed == got[1].Claimed {
 		t.Errorf("Claim while a replay is open: got %+v and the error %v, want one duplicate", got, err)
 	}
-	pruned, err := w.Prune(t.Context(), &driver.PruneParams{
-		DedupeWindow: time.Minute, Retention: time.Minute, Now: time.Now().Add(time.Hour),
-	})
+	prune.Now = time.Now().Add(time.Hour)
+	pruned, err := w.Prune(t.Context(), prune)
 	if err != nil || pruned.Events != 1 || pruned.Bodies != 0 {
 		t.Errorf("Prune while a replay is open: got %+v and the error %v, want the other event gone", pruned, err)
 	}

@@ -1253,6 +1253,186 @@ $$;
 
 COMMENT ON FUNCTION {schema}.due_destinations(text[], timestamptz[]) IS 'For hookonce itself: which destinations have due messages.';
 
+-- Locks the turn of pruning with a fence for one chunk, and tells whether the turn lasts.
+--
+-- It bounds how long a process that stops before the commit keeps its locks. No commit of pruning waits for the
+-- disk. Events that a crash brings back are pruned again: a state that survives the crash has only
+-- survivors before it in the log.
+CREATE FUNCTION {schema}.hold_prune_turn(fence bigint) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+BEGIN
+	PERFORM FROM {schema}.prune_turn t WHERE t.only_one AND t.fence = hold_prune_turn.fence FOR UPDATE;
+	IF NOT FOUND THEN
+		RETURN false;
+	END IF;
+	PERFORM set_config('idle_in_transaction_session_timeout', '5s', true), set_config('synchronous_commit', 'off', true);
+	RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: locks the turn of pruning for one chunk.';
+
+-- Removes the finished events of one chunk of a walk, with all their rows, and returns one row; none if the turn
+-- was lost. If bodies is true, it removes only their bodies and headers, with their other bodies and the responses
+-- of their messages, and keeps the columns that detect duplicates.
+--
+-- The walk begins behind the event since, since_key and ends before until. It is over the events of the sources,
+-- or of all others if others is true. It locks up to size events, and reads up to looks. last_at and last_key are
+-- the last event that it looked at; null: there are no more.
+--
+-- The statement after the locks sees all rows that were added before them, such as those of a replay: from then
+-- on, a locked event keeps its place and no row is added to it. One statement removes all rows of an event: if
+-- the event went first, the next claim of its key would find the other rows.
+--
+-- It waits for no session but one that takes the turn, so it cannot cause a deadlock: an event stays if its
+-- state, its body or one of its messages is locked.
+--
+-- The planner's settings leave only plans that probe indexes: it would read whole tables that were small when it
+-- looked last.
+CREATE FUNCTION {schema}.prune_chunk(
+	fence bigint, bodies boolean, since timestamptz, since_key bytea, until timestamptz, sources text[], others boolean,
+	size integer, looks integer,
+	OUT locked integer, OUT removed integer, OUT last_at timestamptz, OUT last_key bytea
+) RETURNS SETOF record
+LANGUAGE plpgsql ROWS 1
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	places tid[];
+BEGIN
+	IF NOT {schema}.hold_prune_turn(fence) THEN
+		RETURN;
+	END IF;
+
+	WITH looked AS MATERIALIZED (
+		(
+			SELECT e.received_at, e.key, e.ctid, e.source
+			FROM {schema}.event e
+			WHERE NOT bodies AND (e.received_at, e.key) > (since, since_key) AND e.received_at < until
+			ORDER BY e.received_at, e.key
+			LIMIT looks
+		) UNION ALL (
+			SELECT e.received_at, e.key, e.ctid, e.source
+			FROM {schema}.event e
+			WHERE bodies AND e.body IS NOT NULL AND (e.received_at, e.key) > (since, since_key) AND e.received_at < until
+			ORDER BY e.received_at, e.key
+			LIMIT looks
+		)
+	), held AS MATERIALIZED (
+		SELECT p.received_at, p.key, l.place
+		FROM looked p
+		CROSS JOIN LATERAL (
+			SELECT e.ctid AS place FROM {schema}.event e
+			WHERE e.ctid = p.ctid AND e.key = p.key
+				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
+				AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))
+			LIMIT 1
+			FOR UPDATE SKIP LOCKED
+		) l
+		WHERE (p.source = ANY (sources)) <> others
+		LIMIT size
+	), last AS (
+		SELECT received_at, key FROM (SELECT * FROM held OFFSET size - 1 LIMIT 1) h
+		UNION ALL
+		SELECT received_at, key FROM (SELECT * FROM looked WHERE (SELECT count(*) FROM held) < size OFFSET looks - 1 LIMIT 1) p
+	)
+	SELECT (SELECT count(*) FROM held), ARRAY(SELECT place FROM held), (SELECT received_at FROM last), (SELECT key FROM last)
+	INTO locked, places, last_at, last_key;
+
+	IF bodies THEN
+		WITH emptied AS (
+			UPDATE {schema}.event e SET headers = NULL, body = NULL
+			WHERE e.ctid = ANY (places)
+				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
+				AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))
+			RETURNING e.key
+		), others AS (
+			DELETE FROM {schema}.other_body o USING emptied e WHERE o.key = e.key
+		), responses AS (
+			DELETE FROM {schema}.attempt_response r USING emptied e, {schema}.message m
+			WHERE m.event_key = e.key AND r.message_id = m.id
+		)
+		SELECT count(*) INTO removed FROM emptied;
+	ELSE
+		WITH candidate AS MATERIALIZED (
+			SELECT e.ctid AS place, e.key, e.work FROM {schema}.event e WHERE e.ctid = ANY (places)
+		), held_state AS MATERIALIZED (
+			SELECT c.key, s.place
+			FROM candidate c
+			CROSS JOIN LATERAL (
+				SELECT s.ctid AS place FROM {schema}.event_state s WHERE s.key = c.key AND s.state IN (2, 4)
+				FOR UPDATE SKIP LOCKED
+			) s
+			WHERE c.work <> 0
+		), held_message AS MATERIALIZED (
+			SELECT m.id, c.key, m.place
+			FROM candidate c
+			CROSS JOIN LATERAL (
+				SELECT m.id, m.ctid AS place FROM {schema}.message m WHERE m.event_key = c.key AND m.state IN (2, 4)
+				FOR UPDATE SKIP LOCKED
+			) m
+		), held_body AS MATERIALIZED (
+			SELECT b.body_key
+			FROM candidate c
+			CROSS JOIN LATERAL (
+				SELECT b.body_key FROM {schema}.body_seen b WHERE b.key = c.key
+				FOR UPDATE SKIP LOCKED
+			) b
+		), victim AS MATERIALIZED (
+			SELECT c.key, c.place
+			FROM candidate c
+			WHERE (c.work = 0 OR c.key IN (SELECT key FROM held_state))
+				AND NOT EXISTS (
+					SELECT FROM {schema}.message m
+					WHERE m.event_key = c.key AND (m.id IN (SELECT id FROM held_message)) IS NOT TRUE
+				)
+				AND NOT EXISTS (
+					SELECT FROM {schema}.body_seen b
+					WHERE b.key = c.key AND (b.body_key IN (SELECT body_key FROM held_body)) IS NOT TRUE
+				)
+		), victim_message AS MATERIALIZED (
+			SELECT h.id, h.place FROM held_message h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
+		), victim_state AS MATERIALIZED (
+			SELECT h.place FROM held_state h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
+		), attempts AS (
+			DELETE FROM {schema}.attempt a USING victim_message v WHERE a.message_id = v.id
+		), responses AS (
+			DELETE FROM {schema}.attempt_response r USING victim_message v WHERE r.message_id = v.id
+		), handler_attempts AS (
+			DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
+		), messages AS (
+			DELETE FROM {schema}.message m USING victim_message v WHERE m.ctid = v.place
+		), states AS (
+			DELETE FROM {schema}.event_state s USING victim_state v WHERE s.ctid = v.place
+		), counts AS (
+			DELETE FROM {schema}.delivery_count c USING victim v WHERE c.key = v.key
+		), others AS (
+			DELETE FROM {schema}.other_body o USING victim v WHERE o.key = v.key
+		), histories AS (
+			DELETE FROM {schema}.history h USING victim v WHERE h.event_key = v.key
+		), bodies AS (
+			DELETE FROM {schema}.body_seen b USING victim v WHERE b.key = v.key
+		), events AS (
+			DELETE FROM {schema}.event e USING victim v WHERE e.ctid = v.place RETURNING e.key
+		)
+		SELECT count(*) INTO removed FROM events;
+	END IF;
+	RETURN NEXT;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.prune_chunk(bigint, boolean, timestamptz, bytea, timestamptz, text[], boolean, integer, integer) IS
+	'For hookonce itself: removes finished events, or their bodies, of one chunk of a walk.';
+
 -- Records outcomes of messages whose leases are held, and returns their places. Outcomes: 1 sent,
 -- 2 retry, 3 dead, 4 stale. Of the responses of a message it keeps that of the first failed attempt
 -- and the latest one. Versions of objects are applied if their message, given by its place, is sent.

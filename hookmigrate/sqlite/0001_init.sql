@@ -49,8 +49,8 @@ CREATE TABLE hookonce_event (
 -- stores 0 and 1 in the header of an index entry.
 CREATE INDEX hookonce_event_received ON hookonce_event (received_at, key, source, outbox);
 
--- Pruning of bodies, source by source.
-CREATE INDEX hookonce_event_bodies ON hookonce_event (source, received_at) WHERE body IS NOT NULL;
+-- Pruning of bodies, oldest first.
+CREATE INDEX hookonce_event_bodies ON hookonce_event (received_at) WHERE body IS NOT NULL;
 
 -- The state of events that a handler works on. The state of any other event follows from its
 -- messages, see hookonce_event_overview. Finding due events reads only this table, so it repeats

@@ -197,8 +197,7 @@ type statements struct {
 	sourceHours           string
 	sourceBacklog         string
 	destinationBacklog    string
-	pruneEvents           pruneStatements
-	pruneBodies           pruneStatements
+	pruneChunk            string
 	takeTurn, holdTurn    string
 	renewTurn, endTurn    string
 	pruneVersions         string
@@ -296,8 +295,7 @@ func newStatements(write func(string) string) statements {
 		typeHours:        write(typeHoursSQL),
 		sourceHours:      write(sourceHoursSQL),
 		sourceBacklog:    write(sourceBacklogSQL), destinationBacklog: write(destinationBacklogSQL),
-		pruneEvents:         pruneStatements{"pruning events", write(chunkSQL("")), write(pruneEventsSQL)},
-		pruneBodies:         pruneStatements{"pruning bodies", write(chunkSQL("e.body IS NOT NULL AND ")), write(pruneBodiesSQL)},
+		pruneChunk:          write(pruneChunkSQL),
 		takeTurn:            write(takeTurnSQL),
 		holdTurn:            write(holdTurnSQL),
 		renewTurn:           write(renewTurnSQL),

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,9 @@ const (
 	// looks is how many events a chunk looks at for each event that it may remove: unfinished
 	// events stay, and millions of them may come first.
 	looks = 20
+	// chunkTime is how long half of the chunks take at most. A claim of an event that is just being removed
+	// waits for the chunk.
+	chunkTime = 4 * time.Millisecond
 	// chunkTimeout bounds one chunk, so that a silent server does not block pruning for good.
 	chunkTimeout = pruning.Turn / 2
 )
@@ -42,7 +44,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		return &driver.PruneResult{}, err
 	}
 	began, text := time.Now(), turn.state
-	pass := &prunePass{store: s, p: p, turn: turn, pace: pruning.NewPace(p.Chunk)}
+	pass := &prunePass{store: s, p: p, turn: turn, pace: pruning.NewPace(p.Chunk, chunkTime)}
 	if pass.windows, pass.now, err = s.longestWindows(ctx, p); err == nil {
 		state := pruning.Begin(turn.state, pass.now, !p.Background)
 		// The other steps must not keep the events from being looked at again.
@@ -59,11 +61,10 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 // events removes events past their windows, and bodies after them, so that a body that goes with its event is not
 // counted separately.
 func (r *prunePass) events(ctx context.Context, state *pruning.State) error {
-	s := r.store
-	if err := r.walks(ctx, &state.Events, &s.sql.pruneEvents, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow }); err != nil {
+	if err := r.walks(ctx, &state.Events, false, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow }); err != nil {
 		return err
 	}
-	return r.walks(ctx, &state.Bodies, &s.sql.pruneBodies, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention })
+	return r.walks(ctx, &state.Bodies, true, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention })
 }
 
 // others removes all other rows that are past their windows.
@@ -129,10 +130,6 @@ func windowsOf(now time.Time, longest driver.Windows, of func(driver.Kept) int64
 	return w
 }
 
-// pruneStatements are the statements of one chunk. op names the operation in errors, lock locks
-// the removable events, and remove removes them.
-type pruneStatements struct{ op, lock, remove string }
-
 // place is an event in the order of receipt.
 type place struct {
 	at  time.Time
@@ -141,18 +138,18 @@ type place struct {
 
 // pruned is the result of one chunk.
 type pruned struct {
-	removed int64
-	locked  int    // events that seemed to be removable
+	removed int32
+	locked  int32  // events that seemed to be removable
 	last    *place // the last event that was looked at; nil: the walk is at its end
 }
 
-// walks removes events, or their bodies, that are past the windows of one kind, and moves the marks. It adds
-// their number to total.
-func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, sql *pruneStatements, total *int64, of func(driver.Kept) time.Duration) error {
+// walks removes events, or only their bodies, that are past the windows of one kind, and moves the marks. It
+// adds their number to total.
+func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool, total *int64, of func(driver.Kept) time.Duration) error {
 	walks := marks.Walks(r.windows, of, r.now)
 	for i := range walks {
 		w := &walks[i]
-		to, err := r.walk(ctx, w, sql, total)
+		to, err := r.walk(ctx, w, bodies, total)
 		marks.Move(w, to, r.now)
 		if err != nil {
 			return after(err, *total)
@@ -162,19 +159,19 @@ func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, sql *pruneS
 }
 
 // walk removes the removable events of a walk. It has looked at all events before the time that it returns.
-func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, sql *pruneStatements, total *int64) (to time.Time, err error) {
+func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
 	for w.From.Before(w.Before) {
 		began := time.Now()
-		done, err := r.chunk(ctx, sql, w, from)
+		done, err := r.chunk(ctx, bodies, w, from)
 		if err != nil {
 			return from.at, err
 		}
-		*total += done.removed
+		*total += int64(done.removed)
 		if done.last == nil {
 			break
 		}
-		r.pace.Took(done.locked, time.Since(began))
+		r.pace.Took(int(done.locked), time.Since(began))
 		from = done.last
 		if err := r.p.Pause(ctx, began); err != nil {
 			return from.at, err
@@ -183,49 +180,40 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, sql *pruneStateme
 	return w.Before, nil
 }
 
-// chunk removes the removable events of one chunk, which begins behind an event. It looks at a
+// chunk removes the removable events of one chunk, or only their bodies. It begins behind an event, and looks at a
 // bounded number of events.
-func (r *prunePass) chunk(ctx context.Context, sql *pruneStatements, w *pruning.Walk, from *place) (*pruned, error) {
+func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, from *place) (*pruned, error) {
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
 	if err := r.turn.renew(ctx); err != nil {
 		return nil, err
 	}
-	var done pruned
 	size := r.pace.Size()
+	var done *pruned
 	err := r.store.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		if err := r.turn.hold(ctx, conn); err != nil {
-			return err
-		}
-		var places []string
-		var last place
-		more := false
-		if err := scan(ctx, conn, func(rows Rows) error {
-			var next place
-			var found *string
-			if err := rows.Scan(&next.at, &next.key, &found); err != nil {
+		done = nil
+		err := scan(ctx, conn, func(rows Rows) error {
+			done = &pruned{}
+			var at *time.Time
+			var key []byte
+			if err := rows.Scan(&done.locked, &done.removed, &at, &key); err != nil {
 				return err
 			}
-			if found != nil {
-				places = append(places, *found)
-			}
-			more = more || found == nil
-			if next.at.After(last.at) || next.at.Equal(last.at) && bytes.Compare(next.key, last.key) > 0 {
-				last = next
+			if at != nil {
+				done.last = &place{*at, key}
 			}
 			return nil
-		}, sql.lock, &from.at, from.key, &w.Before, w.Sources, w.Others, int32(size), int32(looks*size)); err != nil {
-			return err
+		}, r.store.sql.pruneChunk, r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, int32(size), int32(looks*size))
+		if err == nil && done == nil {
+			err = driver.ErrTurnLost
 		}
-		if done.locked = len(places); more || done.locked == size {
-			done.last = &last
-		}
-		if done.locked == 0 {
-			return nil
-		}
-		return scan(ctx, conn, func(rows Rows) error { return rows.Scan(&done.removed) }, sql.remove, places)
+		return err
 	})
-	return &done, r.turn.failed(sql.op, err)
+	op := "pruning events"
+	if bodies {
+		op = "pruning bodies"
+	}
+	return done, r.turn.failed(op, err)
 }
 
 // maxRows is the size of a chunk of rows that stand alone.

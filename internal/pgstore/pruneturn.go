@@ -24,19 +24,11 @@ WHERE t.until <= clock_timestamp() OR t.until > clock_timestamp() + $3::bigint *
 	OR (t.background AND NOT excluded.background)
 RETURNING t.fence, t.state`
 
-	// holdTurnSQL locks the turn with the fence $1 for one chunk, and has no row if it was lost.
-	//
-	// It bounds how long a process that stops between two statements keeps its locks. No commit of
-	// pruning waits for the disk. Events that a crash brings back are pruned again: a state that survives the crash
-	// has only survivors before it in the log. The planner's settings leave only plans that probe indexes: it
-	// would read whole tables that were small when it looked last.
+	// holdTurnSQL locks the turn with the fence $1 for one chunk, and has no row if it was lost. For the chunk,
+	// the planner's settings leave only plans that probe indexes.
 	holdTurnSQL = `
-WITH turn AS MATERIALIZED (
-	SELECT fence FROM {schema}.prune_turn WHERE only_one AND fence = $1::bigint FOR UPDATE
-)
-SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('synchronous_commit', 'off', true),
-	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
-FROM turn`
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+WHERE {schema}.hold_prune_turn($1::bigint)`
 
 	renewTurnSQL = `
 UPDATE {schema}.prune_turn SET until = clock_timestamp() + $2::bigint * interval '1 microsecond'

@@ -3,11 +3,8 @@ package pruning
 import "time"
 
 const (
-	// chunkTime is how long half of the chunks take at most. A claim of an event that is just being removed
-	// waits for the chunk, and so does every claim on SQLite.
-	chunkTime  = 8 * time.Millisecond
 	firstChunk = 100
-	minChunk   = 50 // smaller ones cost more in statements than in rows
+	minChunk   = 25 // smaller ones cost more in statements than in rows
 	maxChunk   = 2000
 	// step is the largest change of a chunk's size from the one before. Small steps follow the median: a
 	// stall of the disk does not make chunks small.
@@ -16,16 +13,17 @@ const (
 
 // Pace sizes chunks by the time that they take.
 type Pace struct {
-	size  float64
-	fixed bool
+	longest time.Duration // how long half of the chunks take at most
+	size    float64
+	fixed   bool
 }
 
-// NewPace returns a pace. A positive size is that of every chunk.
-func NewPace(size int) *Pace {
+// NewPace returns a pace. Half of the chunks take longest at most, unless a positive size is that of every chunk.
+func NewPace(size int, longest time.Duration) *Pace {
 	if size > 0 {
-		return &Pace{float64(min(size, 10_000)), true}
+		return &Pace{longest, float64(min(size, 10_000)), true}
 	}
-	return &Pace{firstChunk, false}
+	return &Pace{longest, firstChunk, false}
 }
 
 // Size returns the size of the next chunk.
@@ -35,7 +33,7 @@ func (p *Pace) Size() int { return int(p.size) }
 func (p *Pace) Took(n int, took time.Duration) {
 	switch {
 	case p.fixed:
-	case took > chunkTime:
+	case took > p.longest:
 		p.size = max(p.size*(1-step), minChunk)
 	case n == p.Size(): // a part of a chunk does not show that a larger one is quick
 		p.size = min(p.size*(1+step), maxChunk)

@@ -235,17 +235,17 @@ func TestPace(t *testing.T) {
 		perRow   func(int) time.Duration
 		low, top int
 	}{
-		"40 µs a row":  {pruning.NewPace(0), steady(40 * time.Microsecond), 160, 240},
-		"very quick":   {pruning.NewPace(0), steady(time.Nanosecond), 2000, 2000},
-		"very slow":    {pruning.NewPace(0), steady(time.Second), 50, 50},
-		"with stalls":  {pruning.NewPace(0), stalls, 600, 1000},
-		"a given size": {pruning.NewPace(3), steady(time.Second), 3, 3},
+		"40 µs a row":  {pruning.NewPace(0, 8*time.Millisecond), steady(40 * time.Microsecond), 160, 240},
+		"very quick":   {pruning.NewPace(0, 8*time.Millisecond), steady(time.Nanosecond), 2000, 2000},
+		"very slow":    {pruning.NewPace(0, 8*time.Millisecond), steady(time.Second), 25, 25},
+		"with stalls":  {pruning.NewPace(0, 8*time.Millisecond), stalls, 600, 1000},
+		"a given size": {pruning.NewPace(3, 8*time.Millisecond), steady(time.Second), 3, 3},
 	} {
 		if got := run(tt.pace, 200, tt.perRow); got < tt.low || got > tt.top {
 			t.Errorf("%s: chunks of %d, want %d to %d", name, got, tt.low, tt.top)
 		}
 	}
-	part := pruning.NewPace(0)
+	part := pruning.NewPace(0, 8*time.Millisecond)
 	size := part.Size()
 	part.Took(1, time.Microsecond)
 	if got := part.Size(); got != size {

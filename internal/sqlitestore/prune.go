@@ -18,6 +18,9 @@ const opPrune = "pruning"
 // events, pruning.Pace decides. Both bound the wait of a claim that arrives meanwhile.
 const pruneLock = 200
 
+// pruneTime is how long half of the holds of the write lock by events take at most. Every claim waits for them.
+const pruneTime = 8 * time.Millisecond
+
 // defaultChunk is how many rows one step looks at.
 const defaultChunk = 1000
 
@@ -31,12 +34,8 @@ const (
 	walkIdentities = `SELECT key, source, received_at FROM hookonce_event
 		WHERE (received_at, key) > (?, ?) AND received_at < ? ORDER BY received_at, key LIMIT ?`
 
-	walkBodies = `SELECT id, received_at FROM hookonce_event
-		WHERE source = ? AND body IS NOT NULL AND (received_at, id) > (?, ?) AND received_at < ?
-		ORDER BY received_at, id LIMIT ?`
-
-	nextBodySource = `SELECT source FROM hookonce_event
-		WHERE body IS NOT NULL AND source > ? ORDER BY source LIMIT 1`
+	walkBodies = `SELECT id, source, received_at FROM hookonce_event
+		WHERE body IS NOT NULL AND (received_at, id) > (?, ?) AND received_at < ? ORDER BY received_at, id LIMIT ?`
 
 	nextQuarantineSource = `SELECT source FROM hookonce_quarantine WHERE source > ? ORDER BY source LIMIT 1`
 
@@ -92,7 +91,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		return &driver.PruneResult{}, err
 	}
 	began, text := time.Now(), turn.state
-	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk, pace: pruning.NewPace(min(p.Chunk, pruneLock))}
+	run := &pruner{store: s, p: p, turn: turn, now: clock(p.Now), chunk: p.Chunk, pace: pruning.NewPace(min(p.Chunk, pruneLock), pruneTime)}
 	if run.chunk <= 0 {
 		run.chunk = defaultChunk
 	}
@@ -130,11 +129,8 @@ func (r *pruner) write(ctx context.Context, op string, work func(t *writeTx) err
 	})
 }
 
-// windows returns the oldest times within the windows of a source, for identities and bodies.
-func (r *pruner) windows(source string) (identities, bodies int64) {
-	k := r.longest.Of(source)
-	return r.before(k.DedupeWindow), r.before(k.Retention)
-}
+// retained returns the oldest time within the retention of a source.
+func (r *pruner) retained(source string) int64 { return r.before(r.longest.Of(source).Retention) }
 
 // lock returns the most rows to remove under one hold of the write lock.
 func (r *pruner) lock() int { return min(r.chunk, pruneLock) }
@@ -152,28 +148,41 @@ type victim struct {
 
 func dedupeWindow(k driver.Kept) time.Duration { return k.DedupeWindow }
 
+// past are the rows of one kind that are past a window.
+type past struct {
+	query  string // looks for them on a reader
+	byID   bool   // they have a number; otherwise a key
+	window func(driver.Kept) time.Duration
+	remove func(*writeTx, *victim) (bool, error)
+}
+
 // identities removes events with all their rows, oldest first.
 func (r *pruner) identities(ctx context.Context) error {
-	return r.keyed(ctx, &r.state.Events, walkIdentities, &r.result.Events, (*writeTx).deleteEvent)
+	return r.walks(ctx, &r.state.Events, &past{walkIdentities, false, dedupeWindow, (*writeTx).deleteEvent}, &r.result.Events)
+}
+
+// bodies removes the bodies of events whose identity is kept.
+func (r *pruner) bodies(ctx context.Context) error {
+	retention := func(k driver.Kept) time.Duration { return k.Retention }
+	return r.walks(ctx, &r.state.Bodies, &past{walkBodies, true, retention, (*writeTx).deleteBody}, &r.result.Bodies)
 }
 
 // versions removes the versions of objects that had nothing applied for a dedupe window.
 func (r *pruner) versions(ctx context.Context) error {
 	var removed int64 // not part of the result
-	return r.keyed(ctx, &pruning.Marks{}, walkVersions, &removed, func(t *writeTx, v *victim) (bool, error) {
+	return r.walks(ctx, &pruning.Marks{}, &past{walkVersions, false, dedupeWindow, func(t *writeTx, v *victim) (bool, error) {
 		changed, err := t.exec(deleteVersion, v.key[:], v.before)
 		return changed > 0, err
-	})
+	}}, &removed)
 }
 
-// keyed removes rows that have a key, a source and a time, and are past the dedupe window of their
-// source, oldest first. It moves the marks and adds the number of rows to total.
-func (r *pruner) keyed(ctx context.Context, marks *pruning.Marks, query string, total *int64, one func(*writeTx, *victim) (bool, error)) error {
+// walks removes the rows of one kind, oldest first. It moves the marks and adds the number of rows to total.
+func (r *pruner) walks(ctx context.Context, marks *pruning.Marks, rows *past, total *int64) error {
 	now := time.UnixMicro(r.now).UTC()
-	walks := marks.Walks(r.longest, dedupeWindow, now)
+	walks := marks.Walks(r.longest, rows.window, now)
 	for i := range walks {
 		w := &walks[i]
-		to, err := r.keyedOf(ctx, w, query, total, one)
+		to, err := r.walk(ctx, w, rows, total)
 		marks.Move(w, to, now)
 		if err != nil {
 			return err
@@ -182,23 +191,15 @@ func (r *pruner) keyed(ctx context.Context, marks *pruning.Marks, query string, 
 	return nil
 }
 
-// keyedOf removes the rows of one walk. It has looked at all rows before the time that it returns.
-func (r *pruner) keyedOf(ctx context.Context, w *pruning.Walk, query string, total *int64, one func(*writeTx, *victim) (bool, error)) (to time.Time, err error) {
+// walk removes the rows of one walk. It has looked at all rows before the time that it returns.
+func (r *pruner) walk(ctx context.Context, w *pruning.Walk, rows *past, total *int64) (to time.Time, err error) {
 	last := victim{at: w.From.UnixMicro()}
 	before := w.Before.UnixMicro()
 	for last.at < before {
-		seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
-			var key []byte
-			err := rows.Scan(&key, &v.source, &v.at)
-			copy(v.key[:], key)
-			if v.before = before; !w.Holds(v.source) {
-				v.before = math.MinInt64
-			}
-			return err
-		}, query, last.at, last.key[:], before, r.chunk)
+		seen, err := r.look(ctx, w, rows, &last)
 		if err == nil {
 			var removed int64
-			removed, err = r.remove(ctx, seen, one)
+			removed, err = r.remove(ctx, seen, rows.remove)
 			*total += removed
 		}
 		if err != nil {
@@ -212,47 +213,30 @@ func (r *pruner) keyedOf(ctx context.Context, w *pruning.Walk, query string, tot
 	return w.Before, nil
 }
 
-// bodies removes the bodies of events whose identity is kept.
-func (r *pruner) bodies(ctx context.Context) error {
-	now := time.UnixMicro(r.now).UTC()
-	walks := r.state.Bodies.Walks(r.longest, func(k driver.Kept) time.Duration { return k.Retention }, now)
-	if err := r.eachSource(ctx, nextBodySource, func(source string) error {
-		i := slices.IndexFunc(walks, func(w pruning.Walk) bool { return w.Holds(source) })
-		return r.bodiesOf(ctx, source, walks[i].From.UnixMicro(), walks[i].Before.UnixMicro())
-	}); err != nil {
-		return err
+// look returns the next rows of a walk, behind the last one.
+func (r *pruner) look(ctx context.Context, w *pruning.Walk, of *past, last *victim) ([]victim, error) {
+	before := w.Before.UnixMicro()
+	var place any = last.key[:]
+	if of.byID {
+		place = last.id
 	}
-	for i := range walks {
-		r.state.Bodies.Move(&walks[i], walks[i].Before, now)
-	}
-	return nil
-}
-
-func (r *pruner) bodiesOf(ctx context.Context, source string, from, before int64) error {
-	last := victim{at: from}
-	for {
-		seen, err := r.walk(ctx, func(v *victim, rows *sql.Rows) error {
-			v.source, v.before = source, before
-			return rows.Scan(&v.id, &v.at)
-		}, walkBodies, source, last.at, last.id, before, r.chunk)
-		if err != nil {
-			return err
-		}
-		removed, err := r.remove(ctx, seen, (*writeTx).deleteBody)
-		r.result.Bodies += removed
-		if err != nil || len(seen) < r.chunk {
-			return err
-		}
-		last = seen[len(seen)-1]
-	}
-}
-
-func (r *pruner) walk(ctx context.Context, scan func(*victim, *sql.Rows) error, query string, args ...any) ([]victim, error) {
-	rows, err := r.store.reader.QueryContext(ctx, query, args...)
+	rows, err := r.store.reader.QueryContext(ctx, of.query, last.at, place, before, r.chunk)
 	if err != nil {
 		return nil, r.store.failed(ctx, opPrune, err)
 	}
-	seen, err := collect(rows, func(v *victim) error { return scan(v, rows) })
+	seen, err := collect(rows, func(v *victim) error {
+		var key []byte
+		var name any = &key
+		if of.byID {
+			name = &v.id
+		}
+		err := rows.Scan(name, &v.source, &v.at)
+		copy(v.key[:], key)
+		if v.before = before; !w.Holds(v.source) {
+			v.before = math.MinInt64
+		}
+		return err
+	})
 	if err != nil {
 		return nil, r.store.failed(ctx, opPrune, err)
 	}
@@ -337,7 +321,7 @@ func (t *writeTx) deleteBody(v *victim) (bool, error) {
 // quarantine removes requests past their retention, then those above the number of rows to keep.
 func (r *pruner) quarantine(ctx context.Context) error {
 	return r.eachSource(ctx, nextQuarantineSource, func(source string) error {
-		_, before := r.windows(source)
+		before := r.retained(source)
 		if err := r.repeat(ctx, &r.result.Quarantined, deleteQuarantineOld, source, before, r.lock()); err != nil {
 			return err
 		}

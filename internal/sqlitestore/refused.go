@@ -106,7 +106,7 @@ func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.R
 // refused removes requests that are past the retention of their source.
 func (r *pruner) refused(ctx context.Context) error {
 	return r.eachSource(ctx, nextRefusedSource, func(source string) error {
-		_, before := r.windows(source)
+		before := r.retained(source)
 		return r.old(ctx, findRefused, deleteRefused, source, before)
 	})
 }
