@@ -9,14 +9,21 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// plainLockWait bounds a wait of the plain statement for a row of the same key. The claim function
-// waits for the rest of the claim's LockTimeout, after it has looked for known events.
-const plainLockWait = 100 * time.Millisecond
+const (
+	// maxPlainLockWait bounds a wait of the plain statement for a row of the same key, and so does half of the
+	// claim's LockTimeout. The claim function waits for the rest, after it has looked for known events.
+	maxPlainLockWait = 100 * time.Millisecond
+	// minPlainLockWait is long enough for an INSERT of the same key that is about to commit.
+	minPlainLockWait = 5 * time.Millisecond
+)
+
+// plainLockWait returns how long the plain statement may wait for a row.
+func (b *claimBatch) plainLockWait() time.Duration { return min(maxPlainLockWait, b.lockWait/2) }
 
 // plain reports whether the plain statement can make the claims. It knows neither bodies nor
-// notes. With a short LockTimeout nothing would be left for the claim function.
+// notes. With a short LockTimeout too little would be left for the claim function.
 func (s *Store) plain(p *driver.ClaimParams) bool {
-	if s.binary == nil || p.LockTimeout > 0 && p.LockTimeout < 2*plainLockWait {
+	if s.binary == nil || p.LockTimeout > 0 && p.LockTimeout < 2*minPlainLockWait {
 		return false
 	}
 	for i := range p.Claims {
@@ -84,7 +91,7 @@ func (s *Store) plainFailed(b *claimBatch, err error) error {
 	case err == nil || errors.Is(err, ErrNotBinary):
 		return nil
 	case s.inDoubt(err):
-		b.lockWait -= plainLockWait
+		b.lockWait -= b.plainLockWait()
 		return nil
 	}
 	return claimFailed(s.pools.Receive, "claiming", err, driver.ErrCommitUnknown)
@@ -180,7 +187,7 @@ func (b *claimBatch) encode(p *Parameters, messages *messageArgs) {
 
 // encodeSettings encodes the arguments that all plain statements begin with.
 func (b *claimBatch) encodeSettings(p *Parameters) {
-	p.text(lockTimeout(plainLockWait))
+	p.text(lockTimeout(b.plainLockWait()))
 	p.bool(slices.Contains(b.AllowUnsafe, "fsync"))
 	p.bool(slices.Contains(b.AllowUnsafe, "full_page_writes"))
 	p.time(clock(b.Now))
