@@ -184,8 +184,8 @@ func (r *clockReading) step(now time.Time) time.Duration {
 	return now.Round(0).Sub(r.wall) - now.Sub(r.monotonic)
 }
 
-// plausible compares the clocks, and fails unless rows that look old are old: the clocks agree, and this machine's
-// was not set lately, by more than maxClockError. It may be the database's, too.
+// plausible compares the clocks, and fails if rows that look old may be new: the clocks differ by more than
+// maxClockError, or this machine's was lately set by more. A machine that slept looks as if its clock had been set.
 func (c *clockKeeper) plausible(ctx context.Context) error {
 	if err := c.read(ctx); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (c *clockKeeper) plausible(ctx context.Context) error {
 	case r.skew.Abs() > maxClockError:
 		return fmt.Errorf("this machine's clock differs from the database's by %s: set both by NTP", r.skew.Round(time.Second))
 	case !r.stepped.IsZero() && time.Since(r.stepped) < maxClockError:
-		return fmt.Errorf("this machine's clock was set by more than %s a short time ago: waiting until %s",
+		return fmt.Errorf("this machine's clock was set, or the machine slept, for more than %s: waiting until %s",
 			maxClockError, r.stepped.Add(maxClockError).UTC().Format(time.RFC3339))
 	}
 	return nil

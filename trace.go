@@ -100,7 +100,7 @@ func (t *tracing) startIn(ctx context.Context, s SpanStart) (in context.Context,
 	started, made := t.tracer.Start(ctx, s)
 	out = &span{t, made, made.Traceparent()}
 	if out.traceparent != "" && !send.ValidTraceparent(out.traceparent) {
-		t.failed(fmt.Errorf("the traceparent of a span is %q, which is none of version 00", out.traceparent))
+		t.failed(fmt.Errorf("the traceparent of a span is %q, which is not a valid one of version 00", out.traceparent))
 		out.traceparent = ""
 	}
 	return started, out

@@ -254,7 +254,8 @@ func (in *Engine) registerWindows(ctx context.Context) error {
 // meanwhile. If it fails, the result holds the rows that it removed before, or is nil.
 //
 // It fails without removing anything if this machine's clock and the database's differ by more than an hour: events
-// may look older than they are. The same holds for an hour after this machine's clock was set by more than that.
+// may look older than they are. In a process that runs for longer, the same holds for an hour after this machine's
+// clock was set by more than that.
 //
 // One process prunes at a time. Run prunes in the background from time to time, and gives way to Prune.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {

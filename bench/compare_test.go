@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // contestant is one side of a comparison.
@@ -26,6 +27,8 @@ type comparison struct {
 	rows        []row
 	// rounds is the number of measurements of each contestant; 0 means the default of the scale.
 	rounds int
+	// ages is the time for which contestants are measured before their figures count.
+	ages time.Duration
 }
 
 // row is one line of the page: a ratio and its target.
@@ -75,6 +78,11 @@ func (r *result) wanted() string {
 // contestants are all present.
 func (c *comparison) run(t *testing.T, s *scale) []result {
 	t.Helper()
+	for began := time.Now(); time.Since(began) < c.ages; {
+		for _, one := range c.contestants {
+			t.Logf("not counted: %s: %.5g %s", one.name, one.measure(t), c.unit)
+		}
+	}
 	measured := make(map[string]figures)
 	for round := range cmp.Or(c.rounds, s.rounds) {
 		for i := range c.contestants {

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/hookonce/hookonce/internal/test/report"
 )
 
@@ -64,35 +62,6 @@ func forwardLive(t *testing.T, s *scale) *comparison {
 		rows: []row{{
 			what:    fmt.Sprintf("processor time of gateway and PostgreSQL to send a message as its event arrives, at %s a second", thousands(rate)),
 			subject: "hookonce", want: 100, atMost: true,
-		}},
-	}
-}
-
-// besideOpenTransaction compares handlers while a transaction stays open, so that no row that they
-// finish can be removed, with handlers alone.
-func besideOpenTransaction(t *testing.T, s *scale) *comparison {
-	server := newServer(t)
-	alone := func(t testing.TB, dsn string) float64 { return workOff(t, dsn, s.events) }
-	beside := func(t testing.TB, dsn string) float64 {
-		conn, err := pgx.Connect(t.Context(), dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close(t.Context())
-		if _, err := conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
-		return alone(t, dsn)
-	}
-	measured := func(measure func(testing.TB, string) float64) func(testing.TB) float64 {
-		return func(t testing.TB) float64 { return onNewDatabase(t, server, measure) }
-	}
-	return &comparison{
-		unit:        "events/s",
-		contestants: []contestant{{"beside an open transaction", measured(beside)}, {"alone", measured(alone)}},
-		rows: []row{{
-			what:    fmt.Sprintf("handlers of %s events while a transaction stays open, against without", thousands(s.events)),
-			subject: "beside an open transaction", baseline: "alone", want: 0.9,
 		}},
 	}
 }

@@ -145,46 +145,6 @@ func forwardOverTLS(t *testing.T, s *scale) *comparison {
 	}
 }
 
-// besideDeadDestination compares receiving and forwarding while many messages wait for a destination
-// that cannot be reached, with receiving and forwarding alone.
-func besideDeadDestination(t *testing.T, s *scale) *comparison {
-	server := newServer(t)
-	passed := func(database string, waiting int) func(testing.TB) float64 {
-		to := newSink(t, 0)
-		gateway := gatewayOn(t, server, database, to.destination("")+
-			"  dead: {url: \"http://127.0.0.1:9/hooks\", secret: \"a-secret-of-the-destination\"}\n"+sinkRoute)
-		fillMessages(t, gateway.dsn, waiting)
-		return func(t testing.TB) float64 {
-			before, began := to.got.Load(), time.Now()
-			l := load{address: gateway.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts}
-			n := int64(l.run(t).answers)
-			gateway.eventually(t, "all messages are sent", func() bool { return to.got.Load() >= before+n })
-			return float64(n) / time.Since(began).Seconds()
-		}
-	}
-	return &comparison{
-		unit: "events/s",
-		contestants: []contestant{
-			{"beside a dead destination", passed("dead", s.waiting)},
-			{"alone", passed("alone", 0)},
-		},
-		rows: []row{{
-			what:    fmt.Sprintf("receive and forward while %s messages wait for a dead destination, against without", thousands(s.waiting)),
-			subject: "beside a dead destination", baseline: "alone", want: 0.9,
-		}},
-	}
-}
-
-// fillMessages writes messages to the destination "dead" that are due, ten for each event.
-func fillMessages(t testing.TB, dsn string, n int) {
-	t.Helper()
-	execute(t, dsn, fmt.Sprintf(`INSERT INTO hookonce.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
-		SELECT sha256(int8send(i)), 'old', 'evt_' || i, 'invoice.paid', now(), '{}', '{}', sha256('{}'), 0 FROM generate_series(1, %d) i`, n/10),
-		fmt.Sprintf(`INSERT INTO hookonce.message (id, event_key, generation, route, destination, received_at, created_at, due_at)
-		SELECT 'msg_' || md5(i::text), sha256(int8send(1 + i %% %d)), 0, 'r' || i, 'dead', now(), now(), now() FROM generate_series(1, %d) i`, max(n/10, 1), n))
-	settle(t, dsn)
-}
-
 func clientAlone(n int) func(testing.TB) float64 {
 	return func(t testing.TB) float64 {
 		to := newSink(t, n)

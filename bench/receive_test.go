@@ -141,7 +141,7 @@ func throughput(s *scale, address string, request func([]byte, int64) []byte) fu
 
 func emptyBefore(dsn string, measure func(testing.TB) float64) func(testing.TB) float64 {
 	return func(t testing.TB) float64 {
-		execute(t, dsn, emptied...)
+		execute(t, dsn, emptyTables, "CHECKPOINT")
 		return measure(t)
 	}
 }

@@ -25,9 +25,11 @@ type scale struct {
 	lasts      time.Duration // duration of one measurement under load
 	events     int           // to handle, take or send
 	inFlight   int
-	knownIDs   int // claimed ids in the full table
-	oldEvents  int // events to prune
-	waiting    int // messages for a dead destination
+	knownIDs   int           // claimed ids in the full table
+	oldEvents  int           // events to prune
+	waiting    int           // messages for a dead destination
+	open       time.Duration // how long a transaction is open before figures beside it count
+	fills      time.Duration // how long the full table is received into before figures count
 }
 
 func scaleOf(t testing.TB) *scale {
@@ -44,6 +46,7 @@ func scaleOf(t testing.TB) *scale {
 		return &scale{
 			full: true, everything: true, rounds: 5, stalls: 15, warm: time.Second, lasts: 4 * time.Second, events: 20_000, inFlight: 5_000,
 			knownIDs: 20_000_000, oldEvents: 5_000_000, waiting: 1_000_000,
+			open: 10 * time.Minute, fills: 2 * time.Minute,
 		}
 	default:
 		t.Fatalf("%s is %q: use %q, %q or nothing", scaleVariable, given, scaleBrief, scaleFull)

@@ -66,22 +66,19 @@ func count(t testing.TB, dsn, query string) int {
 	return n
 }
 
-// emptied empties the tables of the gateway and of the baselines, so that every measurement starts
+// emptyTables empties the tables of the gateway and of the baselines, so that every measurement starts
 // alike.
-var emptied = []string{
-	`DO $$ BEGIN
-		IF to_regclass('hookonce.event') IS NOT NULL THEN
-			TRUNCATE hookonce.event, hookonce.event_state, hookonce.message, hookonce.attempt, hookonce.delivery_count;
-		END IF;
-		IF to_regclass('byhand.event') IS NOT NULL THEN
-			TRUNCATE byhand.event, byhand.event_state;
-		END IF;
-		IF to_regclass('webhook_events') IS NOT NULL THEN
-			TRUNCATE webhook_events;
-		END IF;
-	END $$`,
-	"CHECKPOINT",
-}
+const emptyTables = `DO $$ BEGIN
+	IF to_regclass('hookonce.event') IS NOT NULL THEN
+		TRUNCATE hookonce.event, hookonce.event_state, hookonce.message, hookonce.attempt, hookonce.delivery_count;
+	END IF;
+	IF to_regclass('byhand.event') IS NOT NULL THEN
+		TRUNCATE byhand.event, byhand.event_state;
+	END IF;
+	IF to_regclass('webhook_events') IS NOT NULL THEN
+		TRUNCATE webhook_events;
+	END IF;
+END $$`
 
 // gatewaySettings returns settings of a gateway whose events wait for an SQL consumer: a claim
 // writes two rows.

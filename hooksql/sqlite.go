@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -171,8 +173,23 @@ func (p *pools) check(ctx context.Context) error {
 // the writing of a commit and its flush. Its events are known all the same, so that their duplicates are
 // acknowledged, and a power cut after that must not lose them.
 func flushLog(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, copyLog); err != nil {
-		return fmt.Errorf("%w: copying the log into the database: %w", driver.ErrUnavailable, err)
+	if _, err := conn.ExecContext(ctx, copyLog); err == nil {
+		return nil
+	}
+	// The disk may be full. Flushing the log needs no room.
+	var path string
+	if err := conn.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	log, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // a process that may not write acknowledges nothing
+	}
+	if err == nil {
+		err = errors.Join(log.Sync(), log.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%w: flushing the log: %w", driver.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -1349,12 +1349,18 @@ BEGIN
 	INTO locked, places, last_at, last_key;
 
 	IF bodies THEN
-		WITH emptied AS (
-			UPDATE {schema}.event e SET headers = NULL, body = NULL
-			WHERE e.ctid = ANY (places)
-				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
-				AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))
-			RETURNING e.key
+		WITH candidate AS MATERIALIZED (
+			SELECT e.place
+			FROM unnest(places) AS k (place)
+			CROSS JOIN LATERAL (
+				SELECT e.ctid AS place FROM {schema}.event e
+				WHERE e.ctid = k.place
+					AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
+					AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))
+				LIMIT 1
+			) e
+		), emptied AS (
+			UPDATE {schema}.event e SET headers = NULL, body = NULL FROM candidate c WHERE e.ctid = c.place RETURNING e.key
 		), others AS (
 			DELETE FROM {schema}.other_body o USING emptied e WHERE o.key = e.key
 		), responses AS (

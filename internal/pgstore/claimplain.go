@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// maxPlainLockWait bounds a wait of the plain statement for a row of the same key, and so does half of the
-	// claim's LockTimeout. The claim function waits for the rest, after it has looked for known events.
+	// The plain statement waits for a row of the same key for maxPlainLockWait at most, and for at most half of
+	// the claim's LockTimeout. The claim function waits for the rest, after it has looked for known events.
 	maxPlainLockWait = 100 * time.Millisecond
-	// minPlainLockWait is long enough for an INSERT of the same key that is about to commit.
-	minPlainLockWait = 5 * time.Millisecond
+	// minPlainLockWait leaves batches that are split to the function: they have at most 100 ms, and hold a key
+	// that is stuck.
+	minPlainLockWait = 60 * time.Millisecond
 )
 
 // plainLockWait returns how long the plain statement may wait for a row.

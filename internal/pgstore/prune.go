@@ -15,8 +15,8 @@ const (
 	// looks is how many events a chunk looks at for each event that it may remove: unfinished
 	// events stay, and millions of them may come first.
 	looks = 20
-	// chunkTime is how long half of the chunks take at most. A claim of an event that is just being removed
-	// waits for the chunk.
+	// chunkTime is how long half of the chunks take at most, unless they have the smallest size. A claim of an
+	// event that is just being removed waits for the chunk.
 	chunkTime = 4 * time.Millisecond
 	// chunkTimeout bounds one chunk, so that a silent server does not block pruning for good.
 	chunkTimeout = pruning.Turn / 2

@@ -24,8 +24,8 @@ WHERE t.until <= clock_timestamp() OR t.until > clock_timestamp() + $3::bigint *
 	OR (t.background AND NOT excluded.background)
 RETURNING t.fence, t.state`
 
-	// holdTurnSQL locks the turn with the fence $1 for one chunk, and has no row if it was lost. For the chunk,
-	// the planner's settings leave only plans that probe indexes.
+	// holdTurnSQL locks the turn with the fence $1 for one step, and has no row if it was lost. For the step, the
+	// planner's settings leave only plans that probe indexes.
 	holdTurnSQL = `
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
 WHERE {schema}.hold_prune_turn($1::bigint)`

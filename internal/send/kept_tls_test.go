@@ -38,7 +38,7 @@ func TestKeptTLS(t *testing.T) {
 	}
 }
 
-// A destination that speaks HTTP/1 closes the connections that are not kept, over TLS too: it holds no ports by that.
+// A destination that speaks HTTP/1 closes the connections that are not kept, over TLS too, so that no port stays in use here.
 func TestUnkeptTLS(t *testing.T) {
 	t.Parallel()
 	announced := make(chan bool, 3)

@@ -33,10 +33,11 @@ type pool struct {
 	dialer   *dialer
 	onBarred func(reason string) // called once when reuse ends for rules.bar
 
-	mu    sync.Mutex
-	idle  []*conn // at rest, that of the earliest answer first
-	trial []*conn // watched
-	// open counts the connections that are idle, watched or in an exchange; trials those of the
+	mu     sync.Mutex
+	idle   []*conn // at rest, that of the earliest answer first
+	trial  []*conn // watched
+	ending []*conn // after their last answer
+	// open counts the connections that are idle, watched, ending or in an exchange; trials those of the
 	// trial among them, and passed those that stayed quiet.
 	open, trials, passed int
 	barred               time.Time     // no connection is used again before
@@ -180,7 +181,7 @@ func (p *pool) finish(x *exchange, success bool, answered func()) bool {
 	case counts && again:
 		p.keep(x.conn)
 	case counts && success:
-		p.end(x.conn) // a reset could lose what the destination has not received yet: it may answer early
+		p.outlive(x.conn)
 	default:
 		p.discard(x.conn)
 	}
@@ -234,14 +235,28 @@ func (p *pool) keep(c *conn) {
 	default:
 		p.idle = append(p.idle, c)
 	}
+	p.beginSweep()
+}
+
+// outlive closes c some time after a success that was its last answer. A reset could lose what the destination has
+// not received yet, because it may answer early. And it should close first, see drop.
+func (p *pool) outlive(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = append(p.ending, c)
+	p.beginSweep()
+}
+
+// beginSweep makes sweep run. The caller holds mu.
+func (p *pool) beginSweep() {
 	if !p.sweeping {
 		p.sweeping = true
 		time.AfterFunc(p.rules.watch/2, p.sweep)
 	}
 }
 
-// sweep judges the watched connections, and closes those that are too old for another request. It
-// runs while there are any.
+// sweep judges the watched connections, and closes those that are too old for another request or have had their last
+// answer. It runs while there are any.
 func (p *pool) sweep() {
 	now := time.Now()
 	period := p.rules.watch / 2
@@ -249,6 +264,13 @@ func (p *pool) sweep() {
 	var watched, old []*conn
 	p.trial = slices.DeleteFunc(p.trial, func(c *conn) bool { return moved(&watched, c, now.Sub(c.rested) >= p.rules.watch) })
 	p.idle = slices.DeleteFunc(p.idle, func(c *conn) bool { return moved(&old, c, now.Sub(c.dialled) >= p.rules.age-period) })
+	p.ending = slices.DeleteFunc(p.ending, func(c *conn) bool {
+		late := now.Sub(c.rested) >= period
+		if late {
+			p.close(c)
+		}
+		return late
+	})
 	p.mu.Unlock()
 
 	for _, c := range watched {
@@ -267,7 +289,7 @@ func (p *pool) sweep() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sweeping = len(p.trial)+len(p.idle) > 0
+	p.sweeping = len(p.trial)+len(p.idle)+len(p.ending) > 0
 	if p.sweeping {
 		time.AfterFunc(period, p.sweep)
 	}
@@ -358,8 +380,8 @@ func (p *pool) forget(trial bool) {
 
 // closeIdle closes all connections without an exchange. The caller holds mu.
 func (p *pool) closeIdle() {
-	for _, c := range slices.Concat(p.idle, p.trial) {
+	for _, c := range slices.Concat(p.idle, p.trial, p.ending) {
 		p.close(c)
 	}
-	p.idle, p.trial = nil, nil
+	p.idle, p.trial, p.ending = nil, nil, nil
 }

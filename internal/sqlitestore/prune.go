@@ -18,7 +18,8 @@ const opPrune = "pruning"
 // events, pruning.Pace decides. Both bound the wait of a claim that arrives meanwhile.
 const pruneLock = 200
 
-// pruneTime is how long half of the holds of the write lock by events take at most. Every claim waits for them.
+// pruneTime is how long events hold the write lock for half of the time at most, unless a hold has the fewest events.
+// Every claim waits for it.
 const pruneTime = 8 * time.Millisecond
 
 // defaultChunk is how many rows one step looks at.
@@ -29,7 +30,7 @@ const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = h
 		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND s.state IN (0, 1, 3))`
 
 const (
-	// Both walks look for victims on a reader, and go on behind the last row they saw: unfinished
+	// The walks look for victims on a reader, and go on behind the last row they saw: unfinished
 	// events stay in their place and are not read again.
 	walkIdentities = `SELECT key, source, received_at FROM hookonce_event
 		WHERE (received_at, key) > (?, ?) AND received_at < ? ORDER BY received_at, key LIMIT ?`
