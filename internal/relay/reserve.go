@@ -12,6 +12,9 @@ const (
 	maxReservedBody = 256 << 10
 	// maxReservedBytes bounds the bodies of all of them.
 	maxReservedBytes = maxAheadBytes
+	// maxReservedTimeout bounds the timeout of their destination. They are leased for longer than that, and wait so
+	// long if the process dies, or if it does not learn whether the claim was committed.
+	maxReservedTimeout = time.Minute
 )
 
 // Reservation is room for a message whose event is about to be claimed: the claim leases it to this
@@ -24,7 +27,7 @@ type Reservation struct {
 // Reserve returns a reservation for m, which has neither token nor time yet. It returns nil if the message
 // must be leased the usual way: its relay does not run, is not caught up, or has no room; its rate is used
 // up; its circuit is open; a stale rule watches its type; or the lease of a process that dies would cost it its
-// only attempt.
+// only attempt, or much time.
 func (g *Group) Reserve(m *driver.Message) *Reservation {
 	g.mu.RLock()
 	r := g.relays[m.Destination]
@@ -36,6 +39,9 @@ func (g *Group) Reserve(m *driver.Message) *Reservation {
 }
 
 func (r *relay) reserve(m *driver.Message) bool {
+	if r.dest.Timeout > maxReservedTimeout {
+		return false
+	}
 	if !r.caughtUp.Load() || r.dest.Retry.Attempts == 1 || len(m.Body) > maxReservedBody || r.dest.Circuit.Status().Open {
 		return false
 	}

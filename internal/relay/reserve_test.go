@@ -85,6 +85,7 @@ func TestNoReservation(t *testing.T) {
 	}{
 		"an unknown destination": {message: &driver.Message{Destination: "other"}},
 		"only one attempt":       {change: func(d *relay.Destination) { d.Retry.Attempts = 1 }},
+		"a long timeout":         {change: func(d *relay.Destination) { d.Timeout = time.Minute + time.Second }},
 		"a large body":           {message: unclaimed("1", string(make([]byte, 256<<10+1)))},
 		"a used-up rate":         {change: func(d *relay.Destination) { d.Rate = limit.New(1, time.Hour) }, before: 1},
 		"no room":                {change: func(d *relay.Destination) { d.Concurrency = 2 }, before: 2},
