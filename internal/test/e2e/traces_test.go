@@ -108,7 +108,12 @@ func TestTraceFromDeliveryToAttempt(t *testing.T) {
 		g.eventually(t, patience, "the receiving and the first attempt are exported", func() bool {
 			return len(traces.named("receive", "", "")) > 0 && len(traces.named("attempt", "hookonce.outcome", "retry")) > 0
 		})
-		if line := lineWith(g.log.text(), "sending failed; retrying"); !strings.Contains(line, `"trace_id":"`+senderTrace+`"`) {
+		var line string // it may come after the span
+		g.eventually(t, patience, "the first attempt is in the log", func() bool {
+			line = lineWith(g.log.text(), "sending failed; retrying")
+			return line != ""
+		})
+		if !strings.Contains(line, `"trace_id":"`+senderTrace+`"`) {
 			t.Errorf("the log line of the attempt lacks the trace id: %s", line)
 		}
 		g.kill(t)
