@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -93,12 +91,9 @@ func (s *Store) Close() error {
 	defer cancel()
 	// An error is harmless, because committed transactions are safe in the log too. PASSIVE waits
 	// for no reader and no other process.
-	_, _ = s.pools.writer.ExecContext(ctx, copyLog)
+	_, _ = s.pools.writer.ExecContext(ctx, sqlitestore.CopyLog)
 	return errors.Join(err, s.pools.close())
 }
-
-// copyLog copies the log into the database, as far as no reader is in the way.
-const copyLog = `PRAGMA wal_checkpoint(PASSIVE)`
 
 // pools are the two pools on one file.
 type pools struct {
@@ -140,7 +135,7 @@ func (p *pools) check(ctx context.Context) error {
 		{"query_only", "0"},
 	})
 	if err == nil {
-		err = flushLog(ctx, conn)
+		err = sqlitestore.FlushLog(ctx, conn)
 	}
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
@@ -165,31 +160,6 @@ func (p *pools) check(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// flushLog copies the log into the database, which flushes both. The process before may have been killed between
-// the writing of a commit and its flush. Its events are known all the same, so that their duplicates are
-// acknowledged, and a power cut after that must not lose them.
-func flushLog(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, copyLog); err == nil {
-		return nil
-	}
-	// The disk may be full. Flushing the log needs no room.
-	var path string
-	if err := conn.QueryRowContext(ctx, `SELECT file FROM pragma_database_list WHERE name = 'main'`).Scan(&path); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	}
-	log, err := os.OpenFile(path+"-wal", os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // a process that may not write acknowledges nothing
-	}
-	if err == nil {
-		err = errors.Join(log.Sync(), log.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("%w: flushing the log: %w", driver.ErrUnavailable, err)
 	}
 	return nil
 }

@@ -1281,7 +1281,8 @@ COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: lo
 --
 -- The walk begins behind the event since, since_key and ends before until. It is over the events of the sources,
 -- or of all others if others is true. It locks up to size events, and reads up to looks. last_at and last_key are
--- the last event that it looked at; null: there are no more.
+-- the last event that it looked at; null: there are no more. Events and bodies are looked for apart, because the
+-- index of bodies serves only a query that asks for bodies.
 --
 -- The statement after the locks sees all rows that were added before them, such as those of a replay: from then
 -- on, a locked event keeps its place and no row is added to it. One statement removes all rows of an event: if

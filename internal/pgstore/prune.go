@@ -138,8 +138,8 @@ type place struct {
 
 // pruned is the result of one chunk.
 type pruned struct {
-	removed int32
-	locked  int32  // events that seemed to be removable
+	removed int64
+	locked  int    // events that seemed to be removable
 	last    *place // the last event that was looked at; nil: the walk is at its end
 }
 
@@ -167,11 +167,11 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		if err != nil {
 			return from.at, err
 		}
-		*total += int64(done.removed)
+		*total += done.removed
 		if done.last == nil {
 			break
 		}
-		r.pace.Took(int(done.locked), time.Since(began))
+		r.pace.Took(done.locked, time.Since(began))
 		from = done.last
 		if err := r.p.Pause(ctx, began); err != nil {
 			return from.at, err

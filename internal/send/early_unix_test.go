@@ -13,7 +13,7 @@ import (
 )
 
 // A destination may answer before it has read the body, and say that it closes the connection. It still gets the whole
-// body: the end of the connection must not take back what is under way.
+// body.
 func TestAnswerBeforeTheBodyOnAConnectionThatEnds(t *testing.T) {
 	t.Parallel()
 	small := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {

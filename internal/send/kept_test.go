@@ -139,7 +139,7 @@ func TestWhichAnswersAllowReuse(t *testing.T) {
 	}
 }
 
-// The time to an answer, by which successes are confirmed, is that to the real one. Interim answers come at once.
+// Interim answers come at once. They do not shorten the wait that confirms a success.
 func TestInterimAnswersAreNoAnswers(t *testing.T) {
 	t.Parallel()
 	const works = 30 * time.Millisecond

@@ -253,16 +253,16 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	if target.AllowPrivate {
 		reach = &s.private
 	}
-	kept := s.pool(target, req.url, reach)
+	pool := s.pool(target, req.url, reach)
 	if mayKeep(target, msg, req.url) {
-		if res, ok := s.sendKept(ctx, kept, req, msg.Answered); ok {
+		if res, ok := s.sendKept(ctx, pool, req, msg.Answered); ok {
 			return res
 		}
 	}
 	ctx, cancel := context.WithDeadline(ctx, req.deadline)
 	defer cancel()
 	transport := reach.Transport
-	if target.Fresh || kept.speaksHTTP1() {
+	if target.Fresh || pool.speaksHTTP1() {
 		// It sends Connection: close. The side that closes first holds its pair of ports for a minute. That must be
 		// the destination, whose port is always the same.
 		transport = reach.fresh
@@ -274,7 +274,7 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 		return failed(0, req.describe(ctx, err))
 	}
 	defer resp.Body.Close()
-	kept.learn(resp)
+	pool.learn(resp)
 	return s.result(ctx, req, resp)
 }
 

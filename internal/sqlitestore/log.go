@@ -2,8 +2,15 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 const (
@@ -24,9 +31,39 @@ const (
 )
 
 const (
-	copyLog = `PRAGMA wal_checkpoint(PASSIVE)`
+	// CopyLog copies the log into the database, as far as no reader is in the way.
+	CopyLog = `PRAGMA wal_checkpoint(PASSIVE)`
 	cutLog  = `PRAGMA wal_checkpoint(TRUNCATE)`
 )
+
+// logSuffix follows the path of the database in that of its log.
+const logSuffix = "-wal"
+
+// FlushLog flushes the log, and usually copies it into the database. Call it before the first claim: the process
+// before may have been killed between the writing of a commit and its flush. Its events are known all the same, so
+// that their duplicates are acknowledged, and a power cut after that must not lose them. An error matches
+// driver.ErrUnavailable.
+func FlushLog(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, CopyLog); err == nil {
+		return nil
+	}
+	// The disk may be full. Flushing the log needs no room.
+	path, err := pathThrough(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	}
+	log, err := os.OpenFile(path+logSuffix, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil // a process that may not write acknowledges nothing
+	}
+	if err == nil {
+		err = errors.Join(log.Sync(), log.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("%w: flushing the log: %w", driver.ErrUnavailable, err)
+	}
+	return nil
+}
 
 // logKeeper keeps the log from growing while readers overlap.
 type logKeeper struct {
@@ -100,7 +137,7 @@ func (s *Store) cutLog(ctx context.Context) bool {
 	}
 	// Most of the work happens on a connection that does not block the writer: a checkpoint may run
 	// on a connection that is query_only. The next step copies the rest.
-	if _, err := s.reader.ExecContext(ctx, copyLog); err != nil {
+	if _, err := s.reader.ExecContext(ctx, CopyLog); err != nil {
 		return false
 	}
 	conn, err := s.writer.Conn(ctx)

@@ -32,22 +32,30 @@ type place struct {
 	beside   map[string]file // the files with these suffixes
 }
 
-// findFile finds the file of the database and its log, which SQLite names after it, through a
-// connection to it.
-func (s *Store) findFile(ctx context.Context, through interface {
+// connection is a connection to the database, or a transaction on one.
+type connection interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-},
-) error {
+}
+
+// pathThrough returns the path of the database; "" for one in memory.
+func pathThrough(ctx context.Context, conn connection) (path string, err error) {
+	var number int
+	var name string
+	err = conn.QueryRowContext(ctx, selectPath).Scan(&number, &name, &path)
+	return path, err
+}
+
+// findFile finds the file of the database and its log through a connection to it.
+func (s *Store) findFile(ctx context.Context, through connection) error {
 	if s.log.path.Load() != nil {
 		return nil
 	}
-	var number int
-	var name, file string
-	if err := through.QueryRowContext(ctx, selectPath).Scan(&number, &name, &file); err != nil || file == "" {
+	file, err := pathThrough(ctx, through)
+	if err != nil || file == "" {
 		return err
 	}
 	s.place.setPath(file)
-	log := file + "-wal"
+	log := file + logSuffix
 	s.log.path.Store(&log)
 	return nil
 }
@@ -113,7 +121,7 @@ func (p *place) checkBeside(own any) error {
 	if !known {
 		p.conn, p.beside = own, make(map[string]file)
 	}
-	for _, suffix := range []string{"-wal", "-shm"} {
+	for _, suffix := range []string{logSuffix, "-shm"} {
 		found, _, err := lookAt(p.path + suffix)
 		first, seen := p.beside[suffix]
 		switch {

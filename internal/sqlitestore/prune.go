@@ -149,9 +149,9 @@ type victim struct {
 
 func dedupeWindow(k driver.Kept) time.Duration { return k.DedupeWindow }
 
-// past are the rows of one kind that are past a window.
-type past struct {
-	query  string // looks for them on a reader
+// kind is one kind of rows that have a window.
+type kind struct {
+	query  string // looks for those past it on a reader
 	byID   bool   // they have a number; otherwise a key
 	window func(driver.Kept) time.Duration
 	remove func(*writeTx, *victim) (bool, error)
@@ -159,31 +159,31 @@ type past struct {
 
 // identities removes events with all their rows, oldest first.
 func (r *pruner) identities(ctx context.Context) error {
-	return r.walks(ctx, &r.state.Events, &past{walkIdentities, false, dedupeWindow, (*writeTx).deleteEvent}, &r.result.Events)
+	return r.walks(ctx, &r.state.Events, &kind{walkIdentities, false, dedupeWindow, (*writeTx).deleteEvent}, &r.result.Events)
 }
 
 // bodies removes the bodies of events whose identity is kept.
 func (r *pruner) bodies(ctx context.Context) error {
 	retention := func(k driver.Kept) time.Duration { return k.Retention }
-	return r.walks(ctx, &r.state.Bodies, &past{walkBodies, true, retention, (*writeTx).deleteBody}, &r.result.Bodies)
+	return r.walks(ctx, &r.state.Bodies, &kind{walkBodies, true, retention, (*writeTx).deleteBody}, &r.result.Bodies)
 }
 
 // versions removes the versions of objects that had nothing applied for a dedupe window.
 func (r *pruner) versions(ctx context.Context) error {
 	var removed int64 // not part of the result
-	return r.walks(ctx, &pruning.Marks{}, &past{walkVersions, false, dedupeWindow, func(t *writeTx, v *victim) (bool, error) {
+	return r.walks(ctx, &pruning.Marks{}, &kind{walkVersions, false, dedupeWindow, func(t *writeTx, v *victim) (bool, error) {
 		changed, err := t.exec(deleteVersion, v.key[:], v.before)
 		return changed > 0, err
 	}}, &removed)
 }
 
 // walks removes the rows of one kind, oldest first. It moves the marks and adds the number of rows to total.
-func (r *pruner) walks(ctx context.Context, marks *pruning.Marks, rows *past, total *int64) error {
+func (r *pruner) walks(ctx context.Context, marks *pruning.Marks, k *kind, total *int64) error {
 	now := time.UnixMicro(r.now).UTC()
-	walks := marks.Walks(r.longest, rows.window, now)
+	walks := marks.Walks(r.longest, k.window, now)
 	for i := range walks {
 		w := &walks[i]
-		to, err := r.walk(ctx, w, rows, total)
+		to, err := r.walk(ctx, w, k, total)
 		marks.Move(w, to, now)
 		if err != nil {
 			return err
@@ -193,14 +193,14 @@ func (r *pruner) walks(ctx context.Context, marks *pruning.Marks, rows *past, to
 }
 
 // walk removes the rows of one walk. It has looked at all rows before the time that it returns.
-func (r *pruner) walk(ctx context.Context, w *pruning.Walk, rows *past, total *int64) (to time.Time, err error) {
+func (r *pruner) walk(ctx context.Context, w *pruning.Walk, k *kind, total *int64) (to time.Time, err error) {
 	last := victim{at: w.From.UnixMicro()}
 	before := w.Before.UnixMicro()
 	for last.at < before {
-		seen, err := r.look(ctx, w, rows, &last)
+		seen, err := r.look(ctx, w, k, &last)
 		if err == nil {
 			var removed int64
-			removed, err = r.remove(ctx, seen, rows.remove)
+			removed, err = r.remove(ctx, seen, k.remove)
 			*total += removed
 		}
 		if err != nil {
@@ -215,20 +215,20 @@ func (r *pruner) walk(ctx context.Context, w *pruning.Walk, rows *past, total *i
 }
 
 // look returns the next rows of a walk, behind the last one.
-func (r *pruner) look(ctx context.Context, w *pruning.Walk, of *past, last *victim) ([]victim, error) {
+func (r *pruner) look(ctx context.Context, w *pruning.Walk, k *kind, last *victim) ([]victim, error) {
 	before := w.Before.UnixMicro()
 	var place any = last.key[:]
-	if of.byID {
+	if k.byID {
 		place = last.id
 	}
-	rows, err := r.store.reader.QueryContext(ctx, of.query, last.at, place, before, r.chunk)
+	rows, err := r.store.reader.QueryContext(ctx, k.query, last.at, place, before, r.chunk)
 	if err != nil {
 		return nil, r.store.failed(ctx, opPrune, err)
 	}
 	seen, err := collect(rows, func(v *victim) error {
 		var key []byte
 		var name any = &key
-		if of.byID {
+		if k.byID {
 			name = &v.id
 		}
 		err := rows.Scan(name, &v.source, &v.at)
