@@ -45,7 +45,7 @@ type library[T any] struct {
 }
 
 func onPGX(t testing.TB) *library[pgx.Tx] {
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	pool, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,6 @@ func onPGX(t testing.TB) *library[pgx.Tx] {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	migrate(t, db)
 	table := pgx.Identifier{schema, "effects"}.Sanitize()
 	exec := func(text string) func(context.Context, pgx.Tx) error {
 		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, text); return err }

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(serveRole(role))
 	}
-	code := dbtest.Run(m)
-	if buildFolder != "" {
-		_ = os.RemoveAll(buildFolder) // a leftover does no harm in the folder for temporary files
-	}
-	os.Exit(code)
+	group.Only("bench")
+	dbtest.Main(m)
 }
+
+func TestGroup(t *testing.T) { group.Need(t, "bench") } //nolint:paralleltest // it shows the skip

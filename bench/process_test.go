@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 const (
@@ -72,11 +74,7 @@ func writeSettings(t testing.TB, settings string) string {
 // startGatewayIn starts the gateway on the settings in a folder, with more variables in its environment.
 func startGatewayIn(t testing.TB, folder string, env ...string) *process {
 	t.Helper()
-	binary, err := gateway()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	cmd := exec.Command(program.Plain(t, "./cmd/hookonce"), "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), env...)
 	p := start(t, cmd)
 	p.address = p.waitFor(t, regexp.MustCompile(`(?m)serving webhooks.*?\b(127\.0\.0\.1:\d+)`))
@@ -174,25 +172,6 @@ func (p *process) peakMemory(t testing.TB) int64 {
 	}
 	return kilobytes << 10
 }
-
-// buildFolder holds the program that gateway built; "" if it has built none.
-var buildFolder string
-
-// gateway builds the program once, as users do, and returns its path.
-var gateway = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "hookonce-bench-")
-	if err != nil {
-		return "", err
-	}
-	buildFolder = folder
-	binary := filepath.Join(folder, "hookonce")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/hookonce")
-	cmd.Dir = ".."
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
-	}
-	return binary, nil
-})
 
 // lockedBuffer keeps the output of a process.
 type lockedBuffer struct {

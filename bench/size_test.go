@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 // fullTable compares receiving into a table of many claimed ids with receiving into an empty one. The server
@@ -112,11 +113,7 @@ func gatewayOn(t testing.TB, server *dbtest.Server, database, more string) *ownG
 
 func pruneCommand(t testing.TB, folder string) *exec.Cmd {
 	t.Helper()
-	binary, err := gateway()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "prune")
+	cmd := exec.Command(program.Plain(t, "./cmd/hookonce"), "prune")
 	cmd.Dir = folder
 	return cmd
 }

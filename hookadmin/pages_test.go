@@ -18,12 +18,14 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
 // A real browser shows the warning in red: the policy of the page allows the style sheet.
 func TestDashboardInABrowser(t *testing.T) {
+	group.Need(t, "browser")
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{Sources: []hookonce.Source{{
@@ -57,7 +59,7 @@ func TestDashboardInABrowser(t *testing.T) {
 func browse(t *testing.T, address string, flags ...string) []byte {
 	t.Helper()
 	var browser string
-	dbtest.Need(t, func() (err error) {
+	dbtest.Need(t, "browser", func() (err error) {
 		if browser, err = exec.LookPath("chromium"); err != nil {
 			err = fmt.Errorf("%w: install Chromium (on Debian: apt-get install chromium)", err)
 		}

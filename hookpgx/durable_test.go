@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
@@ -23,16 +22,13 @@ import (
 // the level of each commit.
 func openWeak(t *testing.T) *world {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "off"
 	w := connectWith(t, config, schema, nil)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatal(err)
-	}
 	w.exec(t, storetest.WatchCommitsSQL)
 	return w
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/storetest"
@@ -196,16 +195,13 @@ func TestPlainClaimWaitsForTheDisk(t *testing.T) {
 	for level, want := range map[string]string{"off": "on", "local": "local", "on": "on", "remote_apply": "remote_apply"} {
 		t.Run(level, func(t *testing.T) {
 			t.Parallel()
-			dsn, schema := dbtest.Postgres(t)
+			dsn, schema := dbtest.Ready(t)
 			config, err := pgxpool.ParseConfig(dsn)
 			if err != nil {
 				t.Fatal(err)
 			}
 			config.ConnConfig.RuntimeParams["synchronous_commit"] = level
 			w := connectWith(t, config, schema, nil)
-			if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-				t.Fatal(err)
-			}
 			w.exec(t, storetest.WatchCommitsSQL)
 			for name, all := range map[string][]driver.Claim{
 				"one": {newQueued("1")}, "two": {newQueued("2"), newQueued("3")},

@@ -16,8 +16,28 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
+
+// TestPooler holds all that concerns poolers.
+func TestPooler(t *testing.T) {
+	group.Need(t, "pooler")
+	t.Parallel()
+	for name, test := range map[string]func(*testing.T){
+		"Driver":                poolerDriver,
+		"Work":                  poolerWork,
+		"Migrations":            poolerMigrations,
+		"Settings":              poolerSettings,
+		"Handlers":              poolerHandlers,
+		"IsNoticed":             poolerIsNoticed,
+		"BesideAFullPool":       poolerBesideAFullPool,
+		"IsNoticedByItsProcess": poolerIsNoticedByItsProcess,
+		"WithFewSessions":       poolerWithFewSessions,
+	} {
+		t.Run(name, test)
+	}
+}
 
 // pooledWorld is a store behind a PgBouncer, and direct access to its database.
 type pooledWorld struct {
@@ -29,7 +49,7 @@ type pooledWorld struct {
 // tables of the test.
 func openPooled(t *testing.T, opts dbtest.BouncerOptions) *pooledWorld {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	opts.OnServer = "SET search_path TO " + schema
 	opts.Config = append(opts.Config, "max_client_conn = 1000")
 	bouncer := dbtest.StartBouncer(t, dsn, opts)
@@ -39,9 +59,6 @@ func openPooled(t *testing.T, opts dbtest.BouncerOptions) *pooledWorld {
 		}
 	})
 	w := connectPooled(t, bouncer.DSN(), dsn, schema)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatalf("migrating: %v", err)
-	}
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w
 }
@@ -63,9 +80,9 @@ func connectPooled(t *testing.T, pooled, direct, schema string) *pooledWorld {
 
 var byTransaction = dbtest.BouncerOptions{Mode: "transaction", PoolSize: 40}
 
-// TestPoolerDriver runs the cases of the conformance suite that concern poolers, behind a PgBouncer that
+// poolerDriver runs the cases of the conformance suite that concern poolers, behind a PgBouncer that
 // hands each transaction to another session. "make soak" runs all cases.
-func TestPoolerDriver(t *testing.T) {
+func poolerDriver(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Store to *pooledWorld
 	features := queuedFeatures(func(s driver.Store) *world {
@@ -80,9 +97,9 @@ func TestPoolerDriver(t *testing.T) {
 	}, features)
 }
 
-// TestPoolerWork does the same with the suite of handlers' transactions. The caller's pool prepares named
+// poolerWork does the same with the suite of handlers' transactions. The caller's pool prepares named
 // statements, as pgx does by default.
-func TestPoolerWork(t *testing.T) {
+func poolerWork(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Driver[pgx.Tx] to *pooledWorld
 	keep := func(w *pooledWorld) driver.Driver[pgx.Tx] {
@@ -136,8 +153,8 @@ func TestPoolerWork(t *testing.T) {
 	})
 }
 
-// TestPoolerMigrations migrates concurrently behind the same PgBouncer.
-func TestPoolerMigrations(t *testing.T) {
+// poolerMigrations migrates concurrently behind the same PgBouncer.
+func poolerMigrations(t *testing.T) {
 	t.Parallel()
 	storetest.ExerciseMigrations(t, func(t *testing.T) (a, b driver.Store) {
 		dsn, schema := dbtest.Postgres(t)
@@ -146,9 +163,9 @@ func TestPoolerMigrations(t *testing.T) {
 	})
 }
 
-// TestPoolerSettings reads the settings of transactions behind PgBouncer, and checks that none stays on
+// poolerSettings reads the settings of transactions behind PgBouncer, and checks that none stays on
 // the session of the server.
-func TestPoolerSettings(t *testing.T) {
+func poolerSettings(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"session", "transaction"} {
 		for _, config := range []string{"", "ignore_startup_parameters = jit, work_mem, statement_timeout, lock_timeout," +
@@ -180,9 +197,9 @@ func TestPoolerSettings(t *testing.T) {
 	}
 }
 
-// TestPoolerHandlers runs the same statement in two handlers, on one connection but two sessions of the
+// poolerHandlers runs the same statement in two handlers, on one connection but two sessions of the
 // server. pgx would prepare it under a name in the first session, and use the name in the second one.
-func TestPoolerHandlers(t *testing.T) {
+func poolerHandlers(t *testing.T) {
 	t.Parallel()
 	dsn, schema := dbtest.Postgres(t)
 	bouncer := dbtest.StartBouncer(t, dsn, dbtest.BouncerOptions{Mode: "transaction"})
@@ -234,8 +251,8 @@ func TestPoolerHandlers(t *testing.T) {
 	}
 }
 
-// TestPoolerIsNoticed checks that a direct connection is not taken for a pooler.
-func TestPoolerIsNoticed(t *testing.T) {
+// poolerIsNoticed checks that a direct connection is not taken for a pooler.
+func poolerIsNoticed(t *testing.T) {
 	t.Parallel()
 	direct := open(t, nil)
 	pooled := openPooled(t, byTransaction)
@@ -246,9 +263,9 @@ func TestPoolerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestPoolerBesideAFullPool waits for a connection of the store's own full pool until its time is over. The pooler has
+// poolerBesideAFullPool waits for a connection of the store's own full pool until its time is over. The pooler has
 // others to spare.
-func TestPoolerBesideAFullPool(t *testing.T) {
+func poolerBesideAFullPool(t *testing.T) {
 	t.Parallel()
 	w := openPooled(t, byTransaction)
 	pool := hookpgx.ReceivePool(w.Store)
@@ -269,8 +286,8 @@ func TestPoolerBesideAFullPool(t *testing.T) {
 	}
 }
 
-// TestPoolerIsNoticedByItsProcess has a pooler whose sessions have the right settings by themselves.
-func TestPoolerIsNoticedByItsProcess(t *testing.T) {
+// poolerIsNoticedByItsProcess has a pooler whose sessions have the right settings by themselves.
+func poolerIsNoticedByItsProcess(t *testing.T) {
 	t.Parallel()
 	dsn, _ := dbtest.Postgres(t)
 	bouncer := dbtest.StartBouncer(t, dsn, dbtest.BouncerOptions{Mode: "session", OnServer: "SET jit TO off"})
@@ -289,9 +306,9 @@ func TestPoolerIsNoticedByItsProcess(t *testing.T) {
 	}
 }
 
-// TestPoolerWithFewSessions has fewer sessions of the server than the store has pools. With session
+// poolerWithFewSessions has fewer sessions of the server than the store has pools. With session
 // pooling an idle connection of one pool keeps a session from the others.
-func TestPoolerWithFewSessions(t *testing.T) {
+func poolerWithFewSessions(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {

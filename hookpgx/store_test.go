@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/storetest"
@@ -139,12 +138,8 @@ func (w *world) number(t testing.TB, sql string, args ...any) (n int) {
 // open returns a migrated store on its own schema of the shared server.
 func open(t testing.TB, opts *hookpgx.Options) *world {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
-	w := connect(t, dsn, schema, opts)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatalf("migrating: %v", err)
-	}
-	return w
+	dsn, schema := dbtest.Ready(t)
+	return connect(t, dsn, schema, opts)
 }
 
 // connect returns a store on a schema that may exist already.

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/storetest"
@@ -74,7 +73,7 @@ func TestWork(t *testing.T) {
 // openWork returns a migrated store with a table for effects, and a search_path that finds it.
 func openWork(t testing.TB) *world {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -82,9 +81,6 @@ func openWork(t testing.TB) *world {
 	config.ConnConfig.RuntimeParams["search_path"] = schema
 	config.MaxConns = 12
 	w := connectWith(t, config, schema, nil)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatal(err)
-	}
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w
 }

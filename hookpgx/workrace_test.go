@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
@@ -20,7 +19,7 @@ import (
 // despite the defaults of the database, and no others.
 func TestHandlersSettings(t *testing.T) {
 	t.Parallel()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +32,6 @@ func TestHandlersSettings(t *testing.T) {
 		config.ConnConfig.RuntimeParams[name] = value
 	}
 	w := connectWith(t, config, schema, nil)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatal(err)
-	}
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	want := "read committed off " + own + " " + own + " 1min"
 	settings := func(run driver.Run[pgx.Tx]) {

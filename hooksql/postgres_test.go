@@ -96,9 +96,8 @@ type postgresWorld struct {
 // receiving pool.
 func openPostgres(t testing.TB) *postgresWorld {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	w := connectPostgres(t, dsn, schema)
-	w.migrate(t)
 	return w
 }
 

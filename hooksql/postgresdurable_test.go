@@ -17,10 +17,9 @@ func TestPostgresCommitsWaitForTheDisk(t *testing.T) {
 	var w *postgresWorld
 	storetest.ExerciseDurable(t, storetest.Harness[*sql.Tx]{
 		Open: func(t *testing.T) driver.Driver[*sql.Tx] {
-			dsn, schema := dbtest.Postgres(t)
+			dsn, schema := dbtest.Ready(t)
 			dsn = withParameter(t, dsn, "synchronous_commit", "off")
 			w = newPostgres(t, dsn, openPool(t, dsn, 0), &hooksql.PostgresOptions{Schema: schema})
-			w.migrate(t)
 			w.exec(t, storetest.WatchCommitsSQL)
 			return w.PostgresStore
 		},

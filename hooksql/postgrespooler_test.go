@@ -8,8 +8,18 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
+
+// TestPostgresPooler holds all that concerns poolers.
+func TestPostgresPooler(t *testing.T) {
+	group.Need(t, "pooler")
+	t.Parallel()
+	t.Run("Driver", poolerDriver)
+	t.Run("Work", poolerWork)
+	t.Run("Open", poolerOpen)
+}
 
 // behindBouncer returns the DSN of a PgBouncer that hands each transaction to another session.
 func behindBouncer(t testing.TB, dsn, schema string) string {
@@ -20,28 +30,26 @@ func behindBouncer(t testing.TB, dsn, schema string) string {
 	return withParameter(t, bouncer.DSN(), "default_query_exec_mode", "cache_describe")
 }
 
-// TestPostgresPooler runs the cases of the conformance suite that concern poolers behind PgBouncer. "make soak"
+// poolerDriver runs the cases of the conformance suite that concern poolers behind PgBouncer. "make soak"
 // runs all cases.
-func TestPostgresPooler(t *testing.T) {
+func poolerDriver(t *testing.T) {
 	t.Parallel()
 	exercisePostgres(t, func(t testing.TB) *postgresWorld {
-		dsn, schema := dbtest.Postgres(t)
-		w := connectPostgres(t, behindBouncer(t, dsn, schema), schema)
-		w.migrate(t)
-		return w
+		dsn, schema := dbtest.Ready(t)
+		return connectPostgres(t, behindBouncer(t, dsn, schema), schema)
 	}, true)
 }
 
-// TestPostgresPoolerWork does the same with the suite of handlers' transactions.
-func TestPostgresPoolerWork(t *testing.T) {
+// poolerWork does the same with the suite of handlers' transactions.
+func poolerWork(t *testing.T) {
 	t.Parallel()
 	harness := postgresHarness(behindBouncer)
 	harness.Pooler = true
 	storetest.ExerciseWork(t, harness)
 }
 
-// TestOpenPostgresBehindPooler opens the plain DSN of a PgBouncer.
-func TestOpenPostgresBehindPooler(t *testing.T) {
+// poolerOpen opens the plain DSN of a PgBouncer.
+func poolerOpen(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	for _, mode := range []string{"session", "transaction"} {

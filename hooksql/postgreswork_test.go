@@ -93,9 +93,8 @@ func withSearchPath(t testing.TB, dsn, schema string) string {
 
 func openApplicationOn(t *testing.T, reach func(t testing.TB, dsn, schema string) string, connect func(t testing.TB, dsn, schema string) *postgresWorld) *postgresWorld {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	w := connect(t, reach(t, dsn, schema), schema)
-	w.migrate(t)
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w
 }

@@ -8,13 +8,19 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	group.Only("examples")
+	dbtest.Main(m)
+}
+
+func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
 
 func TestConsumer(t *testing.T) {
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "examples", func() error {
 		for _, program := range []string{"node", "npm"} {
 			if exec.Command(program, "--version").Run() != nil {
 				return errors.New(program + " was not found: install Node 18 or newer (apt-get install nodejs npm)")

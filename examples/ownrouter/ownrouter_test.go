@@ -12,10 +12,16 @@ import (
 	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/provider"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	group.Only("examples")
+	dbtest.Main(m)
+}
+
+func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
 
 const (
 	secret       = "a-secret-for-the-tests-of-the-router"

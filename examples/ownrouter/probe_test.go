@@ -11,7 +11,7 @@ import (
 // TestRouterIsProbed holds the five-minute test with the router.
 func TestRouterIsProbed(t *testing.T) {
 	t.Parallel()
-	dbtest.Need(t, func() error { _, err := exec.LookPath("psql"); return err }, "postgresql-client")
+	dbtest.Need(t, "examples", func() error { _, err := exec.LookPath("psql"); return err }, "postgresql-client")
 	databaseURL, _, _ := examplestest.Postgres(t)
 	p := examplestest.Start(t, []string{"DATABASE_URL=" + databaseURL, "GITHUB_WEBHOOK_SECRET=" + secret}, examplestest.Build(t))
 	body := examplestest.WriteFile(t, `{"after":"{id}","repository":{"full_name":"octocat/r"}}`)

@@ -6,13 +6,19 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
 //go:embed schema.sql
 var schema string
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	group.Only("examples")
+	dbtest.Main(m)
+}
+
+func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
 
 func TestConsumer(t *testing.T) {
 	program, err := filepath.Abs("consumer.py")

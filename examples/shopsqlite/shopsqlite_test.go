@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -23,6 +25,13 @@ const (
 	orders  = 120
 	inStock = 1000
 )
+
+func TestMain(m *testing.M) {
+	group.Only("examples")
+	os.Exit(m.Run())
+}
+
+func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
 
 // TestShopIsKilled checks that everything takes effect once, although each event is delivered three
 // times and the process is killed while it works.

@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/limit"
@@ -53,7 +52,7 @@ func child(dsn, schema string) {
 
 func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 	t.Helper()
-	dsn, schema = dbtest.Postgres(t)
+	dsn, schema = dbtest.Ready(t)
 	pool, err := pgxpool.New(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -63,9 +62,6 @@ func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { store.Close() })
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
 	return store, dsn, schema
 }
 

@@ -6,15 +6,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-)
 
-// soakVariable makes the trials long.
-const soakVariable = "HOOKONCE_SOAK"
+	"github.com/hookonce/hookonce/internal/test/group"
+)
 
 // twice is a destination that refuses a quarter of the messages, and says 200 once more after a share
 // of its answers.
@@ -77,7 +75,7 @@ func TestDesync(t *testing.T) {
 	// connections are used again.
 	last, r := 2500*time.Millisecond, defaultRules
 	r.watch, r.confirm = 50*time.Millisecond, 250*time.Millisecond
-	if os.Getenv(soakVariable) != "" {
+	if group.Long() {
 		last, r = 2*time.Minute, defaultRules
 	}
 	var all tried

@@ -22,7 +22,7 @@ func program(name string) (string, error) {
 
 func need(t testing.TB, name string) {
 	t.Helper()
-	dbtest.Need(t, func() error { _, err := program(name); return err }, name)
+	dbtest.Need(t, "brokers", func() error { _, err := program(name); return err }, name)
 }
 
 // NATS is a NATS server with JetStream. Its files outlive its process.

@@ -12,10 +12,12 @@ import (
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestKilledTestLeavesNoNATS kills a process that has a server: the server ends too.
 func TestKilledTestLeavesNoNATS(t *testing.T) {
+	group.Need(t, "brokers")
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux binds a child to its parent")

@@ -12,17 +12,14 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // startGatewayOn starts a gateway on a PostgreSQL server, with a dead letter, a refused and a quarantined request.
 func startGatewayOn(t *testing.T, server *dbtest.Server) *gateway {
 	t.Helper()
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{dir: t.TempDir(), program: binary, env: []string{
+	g := &gateway{dir: t.TempDir(), program: program.Hookonce(t), env: []string{
 		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
 	}}
 	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))

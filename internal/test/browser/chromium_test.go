@@ -87,7 +87,7 @@ func fetchAxe() ([]byte, error) {
 // chromium starts a browser without a window. It ends with the test.
 func chromium(t *testing.T) context.Context {
 	t.Helper()
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "browser", func() error {
 		if _, err := exec.LookPath("chromium"); err != nil {
 			return fmt.Errorf("%w: install Chromium (on Debian: apt-get install chromium)", err)
 		}

@@ -27,6 +27,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -123,37 +126,17 @@ func (b *safeBuffer) String() string {
 	return b.all.String()
 }
 
-// program builds the gateway, once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hookonce-browser-")
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, "hookonce")
-	cmd := exec.Command("go", "build", "-o", binary, "./cmd/hookonce")
-	cmd.Dir = filepath.Join("..", "..", "..")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building the gateway: %w\n%s", err, out)
-	}
-	return binary, nil
-})
-
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := program(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path)) // otherwise it stays in the folder for temporary files
-	}
-	os.Exit(code)
+	group.Only("browser")
+	dbtest.Main(m)
 }
+
+func TestGroup(t *testing.T) { group.Need(t, "browser") } //nolint:paralleltest // it shows the skip
 
 // startGateway starts a gateway whose figures of the last hours are made up, and sends events to it.
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
-	binary, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := &gateway{dir: t.TempDir(), program: binary, env: []string{
+	g := &gateway{dir: t.TempDir(), program: program.Hookonce(t), env: []string{
 		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
 	}}
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -40,7 +40,7 @@ type Bouncer struct {
 // Ubuntu, as root, it first installs PgBouncer if it is missing. It ends with the test.
 func StartBouncer(t testing.TB, dsn string, opts BouncerOptions) *Bouncer {
 	t.Helper()
-	Need(t, func() error { _, err := bouncerProgram(); return err }, "pgbouncer")
+	Need(t, "pooler", func() error { _, err := bouncerProgram(); return err }, "pgbouncer")
 	b, err := startBouncer(dsn, opts)
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)

@@ -1,15 +1,15 @@
 // Package dbtest gives tests a real PostgreSQL.
 //
-// Each test binary has one server, started when the first test asks for it, and each test a schema
-// of its own on it. Call Main from TestMain, then Postgres from tests:
+// All test binaries that run at a time share one server, started when the first test asks for it, and each test has a
+// schema of its own on it. Call Main from TestMain, then Ready or Postgres from tests:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-//	dsn, schema := dbtest.Postgres(t)
+//	dsn, schema := dbtest.Ready(t)
 //
 // The environment variable HOOKONCE_TEST_POSTGRES may name a server by its DSN. Without it, the
 // package starts an installed server in a temporary folder, on a free port of 127.0.0.1. The server
-// stops with the test binary, even if that is killed. On Debian and Ubuntu, as root, the package
+// stops a few seconds after the last test binary, even if that is killed. On Debian and Ubuntu, as root, the package
 // installs PostgreSQL with apt-get if it is missing. A test never skips because of a missing
 // server: it fails and says what to install.
 //
@@ -37,61 +37,64 @@ const Environment = "HOOKONCE_TEST_POSTGRES"
 var shared struct {
 	inMain bool // set by Run, before any test runs
 	start  sync.Once
-	server *Server // nil if Environment is set
+	leave  func() // nil if Environment is set
 	dsn    string
 	err    error
 }
 
-// Main runs the tests of a package, stops the server of the test binary if there is one, and ends
-// the process.
+// Main runs the tests of a package, and ends the process.
 func Main(m *testing.M) { os.Exit(Run(m)) }
 
 // Run is Main for packages with work to do after their tests: it returns the exit code.
-func Run(m *testing.M) (code int) {
+func Run(m interface{ Run() int }) (code int) {
 	shared.inMain = true
 	code = m.Run()
-	if err := stopShared(); err != nil {
+	if err := leaveServer(); err != nil {
 		fmt.Fprintln(os.Stderr, "dbtest:", err)
 		code = max(code, 1)
 	}
 	return code
 }
 
-// stopShared stops the server of the test binary, if there is one.
-func stopShared() error {
+// leaveServer ends this test binary's use of the server.
+func leaveServer() error {
 	shared.start.Do(func() {}) // no test can start it from here on
-	if shared.server == nil {
-		return nil
+	err := ready.close(shared.leave != nil)
+	if shared.leave != nil {
+		shared.leave()
 	}
-	return shared.server.destroy()
+	return err
+}
+
+// server returns the DSN of a running server.
+func server(t testing.TB) string {
+	t.Helper()
+	if !shared.inMain {
+		t.Fatal("dbtest: TestMain must call dbtest.Main or dbtest.Run")
+	}
+	shared.start.Do(func() {
+		if shared.dsn = os.Getenv(Environment); shared.dsn == "" {
+			shared.dsn, shared.leave, shared.err = joinServer(keeperFolder())
+		}
+	})
+	if shared.err != nil {
+		t.Fatalf("dbtest: %v", shared.err)
+	}
+	return shared.dsn
 }
 
 // Postgres returns the DSN of a running server and the name of a schema on it that does not exist
 // yet and that only this test uses. The schema is dropped when the test ends.
 func Postgres(t testing.TB) (dsn, schema string) {
 	t.Helper()
-	if !shared.inMain {
-		t.Fatal("dbtest: TestMain must call dbtest.Main or dbtest.Run, which stops the server")
-	}
-	shared.start.Do(func() {
-		if shared.dsn = os.Getenv(Environment); shared.dsn != "" {
-			return
-		}
-		shared.server, shared.err = start(&Options{})
-		if shared.err == nil {
-			shared.dsn = shared.server.DSN()
-		}
-	})
-	if shared.err != nil {
-		t.Fatalf("dbtest: %v", shared.err)
-	}
+	dsn = server(t)
 	schema = "test_" + randomHex(8)
 	t.Cleanup(func() {
-		if err := dropSchema(shared.dsn, schema); err != nil {
+		if err := dropSchema(dsn, schema); err != nil {
 			t.Errorf("dbtest: dropping the test's schema: %v", err)
 		}
 	})
-	return shared.dsn, schema
+	return dsn, schema
 }
 
 func dropSchema(dsn, schema string) error {

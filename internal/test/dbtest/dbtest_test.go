@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,14 +9,16 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(orphanVariable) != "" {
-		orphan()
+		orphan(os.Getenv(orphanVariable))
 	}
 	Main(m)
 }
@@ -100,8 +103,15 @@ func checkGone(t *testing.T, folder string, pids []int) {
 	if err := waitGone(pids, stopTimeout); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the folder %s still exists: %v", folder, err)
+	// A keeper removes the folder after its server has ended.
+	for deadline := time.Now().Add(stopTimeout); ; time.Sleep(5 * time.Millisecond) {
+		_, err := os.Stat(folder)
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the folder %s still exists: %v", folder, err)
+		}
 	}
 }
 
@@ -139,16 +149,61 @@ func segments(t *testing.T) string {
 	return string(text)
 }
 
-const orphanVariable = "HOOKONCE_DBTEST_ORPHAN"
+const orphanVariable = "HOOKONCE_DBTEST_ORPHAN" // "private", or the folder of a shared server
 
-// orphan starts a server, prints its first process and its folder, and waits to be killed.
-func orphan() {
-	s, err := start(&Options{})
+// orphan gets a server, prints its DSN, its first process and its folder, and waits to be killed.
+func orphan(how string) {
+	var dsn string
+	var err error
+	if how == "private" {
+		var s *Server
+		if s, err = start(&Options{}); err == nil {
+			dsn = s.DSN()
+		}
+	} else {
+		dsn, _, err = joinServer(how)
+	}
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(s.cmd.Process.Pid, s.folder)
+	conn, err := pgx.Connect(context.Background(), dsn)
+	if err != nil {
+		panic(err)
+	}
+	var folder, pid string
+	const query = "SELECT current_setting('data_directory'), split_part(pg_read_file('postmaster.pid'), E'\n', 1)"
+	if err := conn.QueryRow(context.Background(), query).Scan(&folder, &pid); err != nil {
+		panic(err)
+	}
+	fmt.Println(dsn, pid, filepath.Dir(folder))
 	select {}
+}
+
+// startOrphan starts a process that gets a server, and returns the server's DSN, its first process and its folder.
+func startOrphan(t *testing.T, how string) (dsn string, pid int, folder string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), orphanVariable+"="+how)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill() // no other test ends it
+		_ = cmd.Wait()         // killed
+	})
+	t.Cleanup(kill)
+	if _, err := fmt.Fscan(out, &dsn, &pid, &folder); err != nil {
+		t.Fatal(err)
+	}
+	if !alive(pid) {
+		t.Fatalf("process %d of the server is not running", pid)
+	}
+	return dsn, pid, folder, kill
 }
 
 // TestKilledTestLeavesNoServer kills a process that has a server: the server ends too, and the next
@@ -158,35 +213,92 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 	if dies := func() bool { _, err := os.Stat("/proc/self/stat"); return err == nil }(); !dies {
 		t.Skip("only Linux binds a child to its parent")
 	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), orphanVariable+"=1")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	kill := sync.OnceFunc(func() {
-		_ = cmd.Process.Kill() // no other test ends it
-		_ = cmd.Wait()         // killed
-	})
-	t.Cleanup(kill)
-	var pid int
-	var folder string
-	if _, err := fmt.Fscan(out, &pid, &folder); err != nil {
-		t.Fatal(err)
-	}
-	if !alive(pid) {
-		t.Fatalf("process %d of the server is not running", pid)
-	}
+	_, pid, folder, kill := startOrphan(t, "private")
 	kill()
 	if err := waitGone([]int{pid}, stopTimeout); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("next", func(t *testing.T) { StartServer(t, nil) })
 	checkGone(t, folder, []int{pid})
+}
+
+// TestSharedServer kills one process after the other of those that share a server: it ends with the last one. Who comes
+// later gets a new server.
+func TestSharedServer(t *testing.T) {
+	t.Parallel()
+	where := filepath.Join(t.TempDir(), "shared")
+	dsn, pid, folder, kill := startOrphan(t, where)
+	again, _, _, killAgain := startOrphan(t, where)
+	if again != dsn {
+		t.Errorf("two processes have the servers %s and %s, want one", dsn, again)
+	}
+	kill()
+	third, leave, err := joinServer(where)
+	if err != nil || third != dsn {
+		t.Fatalf("after the death of the first process: got the server %s and the error %v, want %s", third, err, dsn)
+	}
+	killAgain()
+	if err := tryRun(t, dsn, "SELECT 1"); err != nil {
+		t.Errorf("the server ended before its last user: %v", err)
+	}
+	leave()
+	checkGone(t, folder, []int{pid})
+	later, pid, folder, kill := startOrphan(t, where)
+	if later == dsn {
+		t.Error("the server of the next process is the old one")
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil { // the server fails by itself
+		t.Fatal(err)
+	}
+	checkGone(t, folder, []int{pid})
+	last, _, _, _ := startOrphan(t, where)
+	if last == later {
+		t.Error("a dead server was found")
+	}
+	kill()
+}
+
+// TestReady changes a ready schema: who gets it next finds it as new.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	const look = `SELECT 1 / (n = 0)::int FROM (SELECT count(*) AS n FROM {s}.event) AS e;
+		SELECT 1 / (to_regclass('{s}.effects') IS NULL)::int;
+		SELECT 1 / (pg_get_function_result('{s}.run_home()'::regprocedure) = 'text')::int;
+		SELECT 1 / (obj_description('{s}.run_home()'::regprocedure) <> '')::int;
+		SELECT 1 / (nextval(pg_get_serial_sequence('{s}.history', 'id')) = 1)::int;
+		SELECT 1 / ((SELECT count(*) FROM {s}.schema_migration WHERE version > 0) = 1)::int;
+		SELECT 1 / ((SELECT count(*) FROM pg_trigger WHERE tgrelid = '{s}.event'::regclass) = 0)::int`
+	const insert = `INSERT INTO {s}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
+		SELECT sha256(n::text::bytea), 's', n, 't', now(), '', repeat('x', 100)::bytea, sha256(''), 0 FROM generate_series(1, %d) AS n;`
+	for change, keeps := range map[string]bool{
+		"":                     true,
+		fmt.Sprintf(insert, 3): true,
+		"CREATE TABLE {s}.effects (name text); CREATE VIEW {s}.seen AS SELECT FROM {s}.effects": true,
+		"ANALYZE": true,
+		"CREATE FUNCTION {s}.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';" +
+			"CREATE TRIGGER t BEFORE DELETE ON {s}.event FOR EACH ROW EXECUTE FUNCTION {s}.f()": false,
+		"ALTER TABLE {s}.event ADD more text":         false,
+		"UPDATE {s}.schema_migration SET version = 0": false,
+		"GRANT SELECT ON {s}.event TO PUBLIC":         false,
+		"DROP SCHEMA {s} CASCADE":                     false,
+		fmt.Sprintf(insert, 3000):                     false,
+	} {
+		var dsn, schema string
+		t.Run("changes", func(t *testing.T) {
+			dsn, schema = Ready(t)
+			run(t, dsn, strings.ReplaceAll(look+";"+change, "{s}", schema))
+		})
+		exists := tryRun(t, dsn, "SELECT 1 / (to_regnamespace('"+schema+"') IS NOT NULL)::int") == nil
+		if exists != keeps {
+			t.Errorf("after %q the schema is kept: %t, want %t", change, exists, keeps)
+		}
+	}
+	t.Run("looks", func(t *testing.T) {
+		for range 10 {
+			dsn, schema := Ready(t)
+			run(t, dsn, strings.ReplaceAll(look, "{s}", schema))
+		}
+	})
 }
 
 func TestVersions(t *testing.T) {

@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // folders are where distributions put the programs of a PostgreSQL server that are not on the PATH.
@@ -56,11 +59,12 @@ func installed() error {
 	return nil
 }
 
-// Need fails the test if check returns an error. On Debian and Ubuntu, as root, it first installs
-// packages if they are missing, without starting their services. The error of check must say what to
-// install elsewhere.
-func Need(t testing.TB, check func() error, packages ...string) {
+// Need skips the test unless its group runs (see package group), and fails it if check returns an error. On Debian and
+// Ubuntu, as root, it first installs packages if they are missing, without starting their services. The error of check must
+// say what to install elsewhere.
+func Need(t testing.TB, groupName string, check func() error, packages ...string) {
 	t.Helper()
+	group.Need(t, groupName)
 	if err := install(check, nil, packages...); err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
@@ -130,7 +134,7 @@ func install(check, before func() error, packages ...string) error {
 	if missing == nil || !canInstall() {
 		return missing
 	}
-	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), true)
+	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), syscall.LOCK_EX)
 	if err != nil {
 		return err
 	}

@@ -55,16 +55,15 @@ func aptGet(args ...string) error {
 	return nil
 }
 
-// lockFile creates a file if necessary and locks it. The returned function unlocks it; the system
-// does so when the process ends. Without wait, lockFile returns an error if the lock is held.
-func lockFile(path string, wait bool) (unlock func(), err error) {
+// LockFile creates a file if necessary, and waits until no other process holds its lock. The returned function unlocks it.
+func LockFile(path string) (unlock func(), err error) { return lockFile(path, syscall.LOCK_EX) }
+
+// lockFile creates a file if necessary and locks it as flock(2) does: how is LOCK_EX or LOCK_SH, with LOCK_NB to fail
+// where it would wait. The returned function unlocks it; the system does so when the process ends.
+func lockFile(path string, how int) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
-	}
-	how := syscall.LOCK_EX
-	if !wait {
-		how |= syscall.LOCK_NB
 	}
 	for {
 		err = syscall.Flock(int(f.Fd()), how)

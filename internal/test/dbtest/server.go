@@ -119,7 +119,7 @@ func (s *Server) makeFolder(base, prefix string) error {
 		return err
 	}
 	for _, folder := range stale {
-		if unlock, err := lockFile(filepath.Join(folder, "lock"), false); err == nil {
+		if unlock, err := lockFile(filepath.Join(folder, "lock"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			_ = os.RemoveAll(folder) // another process may be removing it too
 			unlock()
 		}
@@ -132,7 +132,7 @@ func (s *Server) makeFolder(base, prefix string) error {
 		if s.folder, err = os.MkdirTemp(base, prefix); err != nil {
 			return err
 		}
-		if s.unlock, err = lockFile(filepath.Join(s.folder, "lock"), false); err == nil {
+		if s.unlock, err = lockFile(filepath.Join(s.folder, "lock"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			break
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // needPrometheus makes sure that Prometheus and promtool are installed.
 func needPrometheus(t testing.TB) {
 	t.Helper()
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "alerts", func() error {
 		for _, program := range []string{"prometheus", "promtool"} {
 			if _, err := exec.LookPath(program); err != nil {
 				return errors.New(program + " was not found: install Prometheus (apt-get install prometheus)")

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const brokerSettings = `
@@ -42,6 +43,7 @@ routes:
 // TestBrokers has a gateway send to NATS, RabbitMQ and Kafka by its settings file alone. While NATS refuses its credentials, a
 // message stays, and tells why.
 func TestBrokers(t *testing.T) {
+	group.Need(t, "brokers")
 	t.Parallel()
 	server := brokertest.StartNATS(t, "--user", "gateway", "--pass", brokerPassword)
 	stream := func() jetstream.Stream { return ordersStream(t, server) }

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
@@ -40,7 +41,7 @@ type demo struct {
 func newDemo(t *testing.T, args ...string) *demo {
 	t.Helper()
 	d := &demo{temp: t.TempDir(), exited: make(chan struct{})}
-	d.cmd = exec.Command(program(t), append([]string{"demo"}, args...)...)
+	d.cmd = exec.Command(program.Hookonce(t), append([]string{"demo"}, args...)...)
 	d.cmd.Dir = t.TempDir()
 	d.cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + d.temp, "TMPDIR=" + d.temp, race.Environment(),

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
@@ -66,7 +67,7 @@ func (w *world) configure(t testing.TB, settings string) {
 // command prepares a run of the program in the world's folder.
 func (w *world) command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(program(t), args...)
+	cmd := exec.Command(program.Hookonce(t), args...)
 	cmd.Dir = w.dir
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.dir, "TMPDIR=" + os.TempDir(), race.Environment()}, w.env...)
 	return cmd

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // The gateway runs behind PgBouncer with the plain URL, and with fewer sessions of the server than it
 // has pools.
 func TestBehindPgBouncer(t *testing.T) {
+	group.Need(t, "pooler")
 	t.Parallel()
 	for _, mode := range []string{"session", "transaction"} {
 		t.Run(mode, func(t *testing.T) {

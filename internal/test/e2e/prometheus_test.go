@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // dashboardFile is the dashboard for Grafana.
@@ -115,6 +116,7 @@ var grafana = strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m")
 // Prometheus scrapes a gateway that receives deliveries. Each query of the dashboard returns a
 // series, each metric that the rules and the dashboard name exists, and no secret is in the metrics.
 func TestPrometheusScrapes(t *testing.T) {
+	group.Need(t, "alerts")
 	eachStore(t, func(t *testing.T, db *database) {
 		w, _ := newTLSWorld(t, db, tlsSettings)
 		g := w.start(t)

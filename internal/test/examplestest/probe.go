@@ -5,16 +5,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 // Probe holds the five-minute test with a program: every check must pass. args are those of
 // "hookonce probe", with --effects.
 func Probe(t testing.TB, p *Program, path string, args ...string) {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "hookonce")
-	if out, err := exec.Command("go", "build", "-o", binary, "github.com/hookonce/hookonce/cmd/hookonce").CombinedOutput(); err != nil {
-		t.Fatalf("building the command: %v\n%s", err, out)
-	}
+	binary := program.Hookonce(t)
 	args = append([]string{"probe", p.URL() + path, "--timeout", "60s", "--wait", "60s"}, args...) // the machine may be busy
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), "NO_COLOR=1")

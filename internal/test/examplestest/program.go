@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
@@ -33,15 +34,15 @@ type Program struct {
 	kills   int
 }
 
-// Build builds the package of the current folder, under the race detector if the test runs under
+// Build builds the example in the current folder, under the race detector if the test runs under
 // it, and returns the path of the binary.
 func Build(t testing.TB) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "program")
-	if err := race.Build(binary, ".", "."); err != nil {
+	folder, err := os.Getwd()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return binary
+	return program.Path(t, "./examples/"+filepath.Base(folder))
 }
 
 // Start starts a program in a folder of its own and waits until its log contains the address that

@@ -73,7 +73,7 @@ type options struct {
 // startCluster starts a cluster by the files of deploy/patroni, and waits until its standbys are synchronous.
 func startCluster(t testing.TB, o options) *cluster {
 	t.Helper()
-	dbtest.Need(t, installed, "patroni", "etcd-server", "haproxy", "iproute2")
+	dbtest.Need(t, "cluster", installed, "patroni", "etcd-server", "haproxy", "iproute2")
 	user, err := dbtest.Unprivileged()
 	if err != nil {
 		t.Fatal(err)

@@ -13,29 +13,17 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 func TestMain(m *testing.M) {
-	code := dbtest.Run(m)
-	if buildDir != "" {
-		_ = os.RemoveAll(buildDir)
-	}
-	os.Exit(code)
+	group.Only("cluster")
+	dbtest.Main(m)
 }
 
-var buildDir string
-
-// program builds the program under test, once.
-var program = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "hookonce-failover-")
-	if err != nil {
-		return "", err
-	}
-	buildDir = dir
-	binary := filepath.Join(dir, "hookonce")
-	return binary, race.Build(binary, filepath.Join("..", "..", ".."), "./cmd/hookonce")
-})
+func TestGroup(t *testing.T) { group.Need(t, "cluster") } //nolint:paralleltest // it shows the skip
 
 // gateway is a running gateway. It is started once and never again.
 type gateway struct {
@@ -53,10 +41,7 @@ type gateway struct {
 // addGateway starts a gateway on the database of this URL, and waits until it is ready.
 func (l *load) addGateway(name, database string) *gateway {
 	l.t.Helper()
-	binary, err := program()
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	binary := program.Hookonce(l.t)
 	folder := l.t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "hookonce.yaml"), []byte(settings), 0o600); err != nil {
 		l.t.Fatal(err)
@@ -145,11 +130,7 @@ func (g *gateway) silence(since time.Time) (longest time.Duration) {
 // doctor asks hookonce doctor for the promise of the cluster.
 func (w *world) doctor(want string) {
 	w.t.Helper()
-	binary, err := program()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	cmd := exec.Command(binary, "doctor", "--database", w.byHosts())
+	cmd := exec.Command(program.Hookonce(w.t), "doctor", "--database", w.byHosts())
 	cmd.Dir = w.t.TempDir()
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), want) {

@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
@@ -46,7 +44,7 @@ func (w *world) runSettings(t *testing.T, where, text string) {
 
 func (w *world) checkPrometheus(t *testing.T, where, text string) {
 	t.Helper()
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "examples", func() error {
 		_, err := exec.LookPath("promtool")
 		return err
 	}, "prometheus")
@@ -88,29 +86,17 @@ var listens = regexp.MustCompile(`ListenAndServe\("([^"]+)"`)
 // runSQL runs a block as the owner of the schema.
 func runSQL(t *testing.T, where, text string) {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
-	pool, err := pgxpool.New(t.Context(), dsn)
+	dsn, schema := dbtest.Ready(t)
+	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	store, err := hookpgx.NewWithOptions(pool, &hookpgx.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
+	defer conn.Close(t.Context())
 	here := strings.NewReplacer("hookonce.", schema+".", "SCHEMA hookonce ", "SCHEMA "+schema+" ")
 	// Tables of a page are made in the schema of this test, too.
 	statements := slices.Concat([]string{"SET search_path = " + schema}, beforeSQL, statementsOf(text))
 	for _, statement := range statements {
-		if _, err := conn.Conn().PgConn().Exec(t.Context(), here.Replace(statement)).ReadAll(); err != nil {
+		if _, err := conn.PgConn().Exec(t.Context(), here.Replace(statement)).ReadAll(); err != nil {
 			t.Errorf("%s: %s: %v", where, statement, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 const (
@@ -55,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	}
 	// serve listens on the ports of this world; everything else is as the reader types it.
 	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then shift; set -- serve --listen %s --admin-listen %s \"$@\"; fi\nexec %s \"$@\"\n",
-		w.ports["127.0.0.1:8080"], w.ports["127.0.0.1:8081"], program(t))
+		w.ports["127.0.0.1:8080"], w.ports["127.0.0.1:8081"], program.Hookonce(t))
 	for _, folder := range []string{w.bin, w.folder} {
 		if err := os.WriteFile(filepath.Join(folder, "hookonce"), []byte(wrapper), 0o700); err != nil {
 			t.Fatal(err)
@@ -74,22 +75,10 @@ func (w *world) here(t *testing.T, text string) string {
 	}
 	pairs = append(pairs, "go run ./cmd/hookonce", "hookonce", "go build ./cmd/hookonce", "true")
 	text = strings.NewReplacer(pairs...).Replace(strings.NewReplacer(w.replace...).Replace(text))
-	return goRun.ReplaceAllStringFunc(text, func(command string) string { return w.build(t, strings.TrimPrefix(command, "go run ")) })
+	return goRun.ReplaceAllStringFunc(text, func(command string) string { return program.Path(t, strings.TrimPrefix(command, "go run ")) })
 }
 
 var goRun = regexp.MustCompile(`go run \./[a-z/]+`)
-
-// build builds a package of the repository and returns the path of the program.
-func (w *world) build(t *testing.T, pkg string) string {
-	t.Helper()
-	binary := filepath.Join(w.bin, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-o", binary, pkg)
-	cmd.Dir = repository
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build %s: %v\n%s", pkg, err, out)
-	}
-	return binary
-}
 
 // command returns a shell that runs a script in the folder of this world.
 func (w *world) command(ctx context.Context, script string) *exec.Cmd {

@@ -1,6 +1,6 @@
 // Package proof holds the proof that effects happen exactly once. It has no code.
 //
-// A trial (trial_test.go) is a run of thousands of events through real worker processes: the test
+// A trial (trial_test.go) is a run of many events through real worker processes: the test
 // binary starts itself again as a program like a user's, with a Mux, an Inbox, a listener and a
 // database. The events are delivered at least once, some of them twice, half of those at the same
 // moment. The body of an event tells its handler what to do: most succeed, some fail twice, some
@@ -20,5 +20,5 @@
 // to commit, and must change nothing when it continues.
 //
 // The random choices follow from a seed that the test logs; the environment variable
-// HOOKONCE_TEST_SEED repeats them. HOOKONCE_SOAK sets the number of events.
+// HOOKONCE_TEST_SEED repeats them. A trial has 1,000 events, and 100,000 in a long run (see package group).
 package proof

@@ -16,21 +16,21 @@ const (
 	// seedVariable names the environment variable that repeats the random choices of a trial. The
 	// timing of processes is not repeated.
 	seedVariable = "HOOKONCE_TEST_SEED"
-	// soakVariable names the environment variable that sets the number of events.
-	soakVariable  = "HOOKONCE_SOAK"
-	defaultEvents = 10_000
+	// Events of a trial.
+	fewEvents  = 1_000
+	longEvents = 100_000
 )
 
-// environment returns the number in an environment variable, or the fallback without one.
-func environment(t testing.TB, name string, fallback uint64) uint64 {
+// seedOf returns the seed in seedVariable, or a random one.
+func seedOf(t testing.TB) uint64 {
 	t.Helper()
-	text := os.Getenv(name)
+	text := os.Getenv(seedVariable)
 	if text == "" {
-		return fallback
+		return rand.Uint64()
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("%s: %v", name, err)
+		t.Fatalf("%s: %v", seedVariable, err)
 	}
 	return n
 }

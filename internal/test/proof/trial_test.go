@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const (
@@ -53,7 +55,7 @@ type trial struct {
 // newTrial prepares a trial. If events is nil, the trial plans them.
 func newTrial(t testing.TB, db *database, events []*event) *trial {
 	t.Helper()
-	seed := environment(t, seedVariable, rand.Uint64())
+	seed := seedOf(t)
 	t.Logf("%s=%d repeats the random choices of this trial", seedVariable, seed)
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * senders}
 	tr := &trial{
@@ -62,7 +64,11 @@ func newTrial(t testing.TB, db *database, events []*event) *trial {
 		events: events, deathIsFailure: true,
 	}
 	if events == nil {
-		tr.events = planEvents(tr.random, int(environment(t, soakVariable, defaultEvents)))
+		count := fewEvents
+		if group.Long() {
+			count = longEvents
+		}
+		tr.events = planEvents(tr.random, count)
 	}
 	for _, name := range []string{runsFile, waitingFile, passedFile, deathsFile, sentFile} {
 		if err := os.WriteFile(filepath.Join(tr.folder, name), nil, 0o600); err != nil {

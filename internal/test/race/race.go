@@ -15,11 +15,11 @@ import (
 // flag.
 const withoutSQLite = "-gcflags=modernc.org/...=-race=false -d=checkptr=0"
 
-// Build builds the package pkg, as go build in folder names it, into the file binary. It may run
-// concurrently.
-func Build(binary, folder, pkg string, flags ...string) error {
+// Build builds the package pkg, as go build in folder names it, into the file binary, under the race detector or not. It
+// may run concurrently.
+func Build(binary, folder, pkg string, detect bool, flags ...string) error {
 	args := append([]string{"build", "-o", binary}, flags...)
-	if Enabled {
+	if detect {
 		args = append(args, "-race", withoutSQLite)
 	}
 	cmd := exec.Command("go", append(args, pkg)...)

@@ -9,6 +9,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/internal/test/examplestest"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/sqltest"
 )
 
@@ -114,10 +115,7 @@ func startConsumer(t *testing.T, command ...string) *receiver {
 	if err := os.WriteFile(settings, []byte(consumerSettings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := hookonce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := program.Hookonce(t)
 	public, admin := freeAddress(t), freeAddress(t)
 	env := []string{"DATABASE_URL=" + databaseURL, "WEBHOOK_SECRET=" + secret}
 	gateway := newProcess(t, append(env, "HOOKONCE_CONFIG="+settings, "HOOKONCE_LISTEN="+public, "HOOKONCE_ADMIN_LISTEN="+admin), binary, "serve")
@@ -158,11 +156,7 @@ func flagsFor(t *testing.T, provider, eventType, body string) []string {
 // example builds an example and returns the path of its binary.
 func example(t *testing.T, name string) string {
 	t.Helper()
-	binary, err := build("./examples/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return binary
+	return program.Path(t, "./examples/"+name)
 }
 
 func copyFile(t *testing.T, file, folder string) {

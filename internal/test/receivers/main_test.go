@@ -2,7 +2,6 @@ package receivers
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,17 +9,16 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/hookonce/hookonce/internal/test/control"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
-	"github.com/hookonce/hookonce/internal/test/race"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // root is the module's folder, seen from this package.
 var root = filepath.Join("..", "..", "..")
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	parallelByDefault()
+	group.Only("receivers")
+	dbtest.Parallel(8)
 	code := dbtest.Run(m)
 	if buildDir != "" {
 		_ = os.RemoveAll(buildDir) // leftovers are in the folder for temporary files
@@ -28,20 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// parallelByDefault lets more tests run at a time than there are processors, unless a flag says
-// otherwise: they mostly wait for other processes.
-func parallelByDefault() {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
-		return
-	}
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
-	}
-}
+func TestGroup(t *testing.T) { group.Need(t, "receivers") } //nolint:paralleltest // it shows the skip
 
-// buildDir holds all that the tests of this binary build and install.
+// buildDir holds all that the tests of this binary install.
 var buildDir string
 
 var makeBuildDir = sync.OnceValues(func() (string, error) {
@@ -50,34 +37,11 @@ var makeBuildDir = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// hookonce builds the program under test, once, and returns its path.
-var hookonce = sync.OnceValues(func() (string, error) { return build("./cmd/hookonce") })
-
-// ask builds the program of the commands of the probe, once, and returns its path.
-var ask = sync.OnceValues(func() (string, error) {
-	dir, err := makeBuildDir()
-	if err != nil {
-		return "", err
-	}
-	return control.Program(dir)
-})
-
-// build builds a package of the module, under the race detector if the tests run under it, and
-// returns the path of the binary.
-func build(pkg string) (string, error) {
-	dir, err := makeBuildDir()
-	if err != nil {
-		return "", err
-	}
-	binary := filepath.Join(dir, filepath.Base(pkg)+".exe")
-	return binary, race.Build(binary, root, pkg)
-}
-
 // python returns the command that runs a program of the folder python.
 func python(t testing.TB, program string) []string {
 	t.Helper()
 	var interpreter string
-	dbtest.Need(t, func() (err error) {
+	dbtest.Need(t, "receivers", func() (err error) {
 		interpreter, err = findPython()
 		return err
 	}, "python3-fastapi", "python3-uvicorn", "python3-asyncpg")
@@ -115,7 +79,7 @@ var (
 // node returns the command that runs a program of the folder node.
 func node(t testing.TB, program string) []string {
 	t.Helper()
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "receivers", func() error {
 		for _, program := range []string{"node", "npm"} {
 			if _, err := exec.LookPath(program); err != nil {
 				return errors.New("NOT RUN: " + program + " was not found: install Node 18 or newer (apt-get install nodejs npm)")

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 // answerTime is the check that depends on the speed of the machine.
@@ -66,17 +68,13 @@ func (r *report) String() string {
 // run runs the probe on a receiver, with further flags, and returns its output.
 func (r *receiver) run(t *testing.T, flags ...string) (stdout string, exit int) {
 	t.Helper()
-	binary, err := hookonce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), binary, slices.Concat([]string{"probe", r.url}, r.flags, []string{
+	cmd := exec.CommandContext(t.Context(), program.Hookonce(t), slices.Concat([]string{"probe", r.url}, r.flags, []string{
 		"--effects", r.command("/effects/{id}"), "--restart", r.command("/restart"),
 		"--break", r.command("/trouble/on"), "--mend", r.command("/trouble/off"),
 	}, flags)...)
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err = cmd.Run()
+	err := cmd.Run()
 	var ended *exec.ExitError
 	if err != nil && !errors.As(err, &ended) || cmd.ProcessState.ExitCode() > 1 {
 		t.Fatalf("%s: %v\n%s%s", cmd, err, &out, &stderr)

@@ -129,9 +129,5 @@ func (r *receiver) serveControl(t *testing.T) {
 		defer mu.Unlock()
 		r.restart()
 	})
-	program, err := ask()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.command = control.Serve(t, program, mux)
+	r.command = control.Serve(t, mux)
 }

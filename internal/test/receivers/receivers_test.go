@@ -2,15 +2,13 @@ package receivers
 
 import (
 	"cmp"
-	"os"
 	"slices"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
-)
 
-// soakVariable asks for all faults in all languages.
-const soakVariable = "HOOKONCE_SOAK"
+	"github.com/hookonce/hookonce/internal/test/group"
+)
 
 // languages are the languages of the receivers, each with the command that runs its receiver.
 var languages = map[string]func(t testing.TB) []string{
@@ -26,22 +24,22 @@ var faults = []struct {
 	// again says that the work of an event is done again if a copy comes meanwhile. On a slow machine
 	// the first attempt may still run when the check after-failure delivers the event again.
 	again bool
-	// soak leaves the fault out of Python's receiver in short runs: it is not different there.
-	soak bool
+	// long leaves the fault out of Python's receiver in short runs: it is not different there.
+	long bool
 }{
 	{name: "slow-work", failed: []string{answerTime}},
-	{name: "error-on-duplicate", failed: []string{"duplicate", "after-failure", "other-body", "restart"}, soak: true},
+	{name: "error-on-duplicate", failed: []string{"duplicate", "after-failure", "other-body", "restart"}, long: true},
 	{name: "claim-before-work", failed: []string{"own-trouble"}},
 	// The trouble lets the work commit, but not the claim behind it.
-	{name: "claim-after-work", failed: []string{"race", "own-trouble"}, broken: "events", again: true, soak: true},
+	{name: "claim-after-work", failed: []string{"race", "own-trouble"}, broken: "events", again: true, long: true},
 	{name: "check-then-act", failed: []string{"race"}, broken: "events", again: true},
 	{name: "in-memory", failed: []string{"restart"}},
-	{name: "no-signature-check", failed: []string{"tampered", "wrong-secret", "no-signature", "old", "future", "raw-body"}, soak: true},
+	{name: "no-signature-check", failed: []string{"tampered", "wrong-secret", "no-signature", "old", "future", "raw-body"}, long: true},
 	{name: "parsed-json", failed: []string{"raw-body"}},
-	{name: "no-timestamp-window", failed: []string{"old", "future"}, soak: true},
-	{name: "future-accepted", failed: []string{"future"}, soak: true},
+	{name: "no-timestamp-window", failed: []string{"old", "future"}, long: true},
+	{name: "future-accepted", failed: []string{"future"}, long: true},
 	{name: "4xx-on-trouble", failed: []string{"own-trouble"}},
-	{name: "body-hash", failed: []string{"other-body"}, soak: true},
+	{name: "body-hash", failed: []string{"other-body"}, long: true},
 }
 
 // TestFaults checks that each fault changes its own verdicts and no others.
@@ -49,7 +47,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range faults {
 		for language, command := range languages {
-			if fault.soak && language == "python" && os.Getenv(soakVariable) == "" {
+			if fault.long && language == "python" && !group.Long() {
 				continue
 			}
 			t.Run(language+"/"+fault.name, func(t *testing.T) {

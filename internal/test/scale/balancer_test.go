@@ -24,7 +24,7 @@ var balancerFile = filepath.Join(root, "deploy", "haproxy", "haproxy.cfg")
 func haproxy(t testing.TB) string {
 	t.Helper()
 	var path string
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "scale", func() error {
 		for _, name := range []string{"haproxy", "/usr/sbin/haproxy", "/usr/local/sbin/haproxy"} {
 			if found, err := exec.LookPath(name); err == nil {
 				path = found

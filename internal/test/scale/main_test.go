@@ -9,10 +9,15 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 func TestMain(m *testing.M) {
+	group.Only("scale")
+	if !group.On("scale") {
+		dbtest.Main(m)
+	}
 	var err error
 	if buildFolder, err = os.MkdirTemp("", "hookonce-scale-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -30,6 +35,8 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(buildFolder) // leftovers are in the folder for temporary files
 	os.Exit(code)
 }
+
+func TestGroup(t *testing.T) { group.Need(t, "scale") } //nolint:paralleltest // it shows the skip
 
 // root is the folder of the module.
 var root = filepath.Join("..", "..", "..")
@@ -91,6 +98,6 @@ func build(version string, overlay map[string]string) (string, error) {
 	if err := os.WriteFile(overlayFile, list, 0o644); err != nil {
 		return "", err
 	}
-	return program, race.Build(program, top, "./cmd/hookonce", "-overlay", overlayFile,
+	return program, race.Build(program, top, "./cmd/hookonce", race.Enabled, "-overlay", overlayFile,
 		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version="+version)
 }

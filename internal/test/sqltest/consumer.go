@@ -36,7 +36,7 @@ const (
 // test fails.
 func Python(t testing.TB) (path string) {
 	t.Helper()
-	dbtest.Need(t, func() error {
+	dbtest.Need(t, "examples", func() error {
 		// Debian's packages work only with Debian's own interpreter.
 		for _, path = range []string{"python3", "/usr/bin/python3"} {
 			if exec.Command(path, "-c", "import psycopg2").Run() == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
 )
 
@@ -290,6 +291,9 @@ func TestSchemaOfAnotherName(t *testing.T) {
 	t.Parallel()
 	url, _, _ := examplestest.Postgres(t)
 	w := openSchema(t, url, "select") // a word that must be quoted
+	if _, err := hookmigrate.Up(t.Context(), w.store); err != nil {
+		t.Fatal(err)
+	}
 	w.put(t, "shop", "a", "b")
 	s := w.connect(t)
 	s.run(t, `CREATE SCHEMA hostile`)

@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
@@ -44,7 +43,7 @@ type world struct {
 // open returns a schema that belongs to this test alone, with another name than hookonce.
 func open(t testing.TB) *world {
 	t.Helper()
-	dsn, schema := dbtest.Postgres(t)
+	dsn, schema := dbtest.Ready(t)
 	return openSchema(t, dsn, schema)
 }
 
@@ -64,9 +63,6 @@ func openSchema(t testing.TB, dsn, schema string) *world {
 			t.Error(err)
 		}
 	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatalf("migrating: %v", err)
-	}
 	return &world{dsn: dsn, pool: pool, store: store, schema: pgx.Identifier{schema}.Sanitize()}
 }
 

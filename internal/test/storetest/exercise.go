@@ -31,7 +31,7 @@ type Features struct {
 	Refuse func(t *testing.T, s driver.Store, key driver.Key)
 
 	// Pooler tells that a pooler stands between the store and its database. Then only the cases run
-	// that use things that a pooler may break, and all cases if HOOKONCE_SOAK is set.
+	// that use things that a pooler may break, and all cases in a long run.
 	Pooler bool
 }
 

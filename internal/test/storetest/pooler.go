@@ -1,13 +1,11 @@
 package storetest
 
 import (
-	"os"
 	"slices"
 	"testing"
-)
 
-// soakVariable names the environment variable of "make soak", which runs all cases behind a pooler.
-const soakVariable = "HOOKONCE_SOAK"
+	"github.com/hookonce/hookonce/internal/test/group"
+)
 
 // selection lists the cases that run, by group. A nil selection stands for all cases.
 type selection map[string][]string
@@ -72,7 +70,7 @@ var (
 
 // behindPooler returns the selection of a run behind a pooler, or nil if all cases run.
 func behindPooler(pooler bool, cases selection) selection {
-	if !pooler || os.Getenv(soakVariable) != "" {
+	if !pooler || group.Long() {
 		return nil
 	}
 	return cases

@@ -47,7 +47,7 @@ type Harness[T any] struct {
 	NextTells bool
 
 	// Pooler tells that a pooler stands between the driver and its database. Then only the cases run
-	// that use things that a pooler may break, and all cases if HOOKONCE_SOAK is set.
+	// that use things that a pooler may break, and all cases in a long run.
 	Pooler bool
 
 	// SwallowedErrorCommits reports whether a transaction can be committed after one of its

@@ -147,10 +147,6 @@ func newReceiver(t *testing.T, providerName, fault string) *probe.Config {
 // serveLedger serves the commands of the probe on the ledger in a folder, and returns them.
 func serveLedger(t *testing.T, dir string) (command func(path string) string) {
 	t.Helper()
-	program, err := ask()
-	if err != nil {
-		t.Fatal(err)
-	}
 	db, err := openLedger(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +170,7 @@ func serveLedger(t *testing.T, dir string) (command func(path string) string) {
 	}
 	mux.HandleFunc("GET /break", exec("ALTER TABLE effects RENAME TO broken"))
 	mux.HandleFunc("GET /mend", exec("ALTER TABLE broken RENAME TO effects"))
-	return control.Serve(t, program, mux)
+	return control.Serve(t, mux)
 }
 
 // start starts a receiver and returns its address. When the test ends it kills the process that runs

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,7 +22,7 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/hookonce/hookonce/internal/test/control"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // The faults of the receiver, each of them alone; "" is the right receiver.
@@ -67,32 +66,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0") // for this binary as a receiver
-	parallelByDefault()
-	code := m.Run()
-	_ = os.RemoveAll(askFolder) // leftovers are in the folder for temporary files
-	os.Exit(code)
+	dbtest.Parallel(8)
+	os.Exit(m.Run())
 }
-
-// parallelByDefault lets more tests run at a time than there are processors, unless a flag says
-// otherwise: they mostly wait for other processes.
-func parallelByDefault() {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "8") // its value is a number
-	}
-}
-
-var askFolder string
-
-// ask builds the program of the commands of the probe, once, and returns its path.
-var ask = sync.OnceValues(func() (path string, err error) {
-	if askFolder, err = os.MkdirTemp("", "hookonce-probe-"); err != nil {
-		return "", err
-	}
-	return control.Program(askFolder)
-})
 
 // openLedger opens the database of a receiver in a folder. It need not survive a power failure.
 func openLedger(dir string) (*sql.DB, error) {

@@ -1,0 +1,150 @@
+package dbtest
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// The test binaries of a run share one server. Each holds a shared lock on the file "users" for as long as it lives. The
+// first one starts a keeper: its own program again, which starts the server and ends it once nobody holds that lock.
+// The system releases the locks of killed processes, so a kill leaves no server behind.
+const (
+	keeperVariable = "HOOKONCE_DBTEST_KEEPER" // set for a keeper: its folder
+	keeperLinger   = 5 * time.Second          // go test may be compiling the next package
+)
+
+// keeperFolder is where the processes of one user meet. A file of the same name with ".lock" guards its making and its end.
+func keeperFolder() string {
+	return filepath.Join(baseFolder(), "hookonce-shared-"+strconv.Itoa(os.Geteuid()))
+}
+
+// joinServer returns the DSN of the server that those share who name the same folder, and starts it if none runs. The
+// server stays until leave is called or this process ends.
+func joinServer(folder string) (dsn string, leave func(), err error) {
+	open, err := lockFile(folder+".lock", syscall.LOCK_EX)
+	if err != nil {
+		return "", nil, err
+	}
+	defer open()
+	if unlock, err := lockFile(filepath.Join(folder, "keeper"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		unlock() // no keeper lives
+		if err := os.RemoveAll(folder); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", nil, err
+	}
+	if leave, err = lockFile(filepath.Join(folder, "users"), syscall.LOCK_SH); err != nil {
+		return "", nil, err
+	}
+	text, err := os.ReadFile(dsnFile(folder))
+	if errors.Is(err, os.ErrNotExist) {
+		text, err = startKeeper(folder)
+	}
+	if err != nil {
+		leave()
+		return "", nil, err
+	}
+	return string(text), leave, nil
+}
+
+func dsnFile(folder string) string     { return filepath.Join(folder, "dsn") }
+func failureFile(folder string) string { return filepath.Join(folder, "failure") }
+
+// startKeeper starts a keeper in a session of its own, and returns the DSN of its server.
+func startKeeper(folder string) ([]byte, error) {
+	if _, err := programs(); err != nil { // installs PostgreSQL where it can, and tells of it
+		return nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), keeperVariable+"="+folder)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil { // without our outputs: go test would wait for their end
+		return nil, err
+	}
+	_ = cmd.Process.Release() // it outlives this process
+	for deadline := time.Now().Add(2 * startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(dsnFile(folder)); err == nil {
+			return text, nil
+		}
+		if text, err := os.ReadFile(failureFile(folder)); err == nil {
+			return nil, errors.New(string(text))
+		}
+	}
+	return nil, errors.New("the process that starts PostgreSQL told nothing within two minutes")
+}
+
+// init makes this process a keeper if it was started as one.
+func init() {
+	folder := os.Getenv(keeperVariable)
+	if folder == "" {
+		return
+	}
+	if err := keep(folder); err != nil {
+		_ = os.WriteFile(failureFile(folder), []byte(err.Error()), 0o600)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// keep is the whole life of a keeper.
+func keep(folder string) error {
+	unlock, err := lockFile(filepath.Join(folder, "keeper"), syscall.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	s, err := start(&Options{})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(dsnFile(folder)+".new", []byte(s.DSN()), 0o600); err != nil {
+		return errors.Join(err, s.destroy())
+	}
+	if err := os.Rename(dsnFile(folder)+".new", dsnFile(folder)); err != nil {
+		return errors.Join(err, s.destroy())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- awaitEnd(folder) }()
+	select {
+	case err = <-ended:
+	case <-s.exited: // by itself; tests that follow start another one
+		err = os.RemoveAll(folder)
+	}
+	return errors.Join(err, s.destroy())
+}
+
+// awaitEnd returns when nobody has used the folder for a while, and removes it, so that nobody finds it any more.
+func awaitEnd(folder string) error {
+	users := filepath.Join(folder, "users")
+	for {
+		unlock, err := lockFile(users, syscall.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		unlock()
+		time.Sleep(keeperLinger)
+		open, err := lockFile(folder+".lock", syscall.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		unlock, err = lockFile(users, syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			err = os.RemoveAll(folder)
+			unlock()
+			open()
+			return err
+		}
+		open()
+	}
+}

@@ -1,0 +1,102 @@
+-- Ready schemas for tests: see Ready in ready.go. Several processes may run this at once, and the functions of another
+-- build may be there.
+SELECT pg_advisory_xact_lock(4027811);
+
+CREATE SCHEMA IF NOT EXISTS hookonce_ready;
+
+CREATE TABLE IF NOT EXISTS hookonce_ready.schema (
+	name      text PRIMARY KEY,
+	version   bigint NOT NULL, -- of the steps that made it
+	relations oid[] NOT NULL,  -- what the steps made
+	print     text NOT NULL,   -- its definitions
+	free      boolean NOT NULL DEFAULT false
+);
+
+-- Tells definitions apart: a changed row of a catalog, or of the applied steps, has another xmin.
+CREATE OR REPLACE FUNCTION hookonce_ready.print(name text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	space oid := to_regnamespace(quote_ident(name));
+	relations oid[] := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = space);
+	steps text;
+BEGIN
+	EXECUTE format('SELECT string_agg(version || '' '' || xmin, '','' ORDER BY version) FROM %I.schema_migration', name) INTO steps;
+	RETURN md5(concat_ws(' ', steps, (
+		SELECT string_agg(concat_ws(' ', kind, id, version), ',' ORDER BY kind, id) FROM (
+			SELECT 'namespace', oid::text, xmin FROM pg_namespace WHERE oid = space
+			UNION ALL SELECT 'relation', oid::text, xmin FROM pg_class WHERE relnamespace = space
+			UNION ALL SELECT 'column', attrelid || '.' || attnum, xmin FROM pg_attribute WHERE attrelid = ANY (relations)
+			UNION ALL SELECT 'default', oid::text, xmin FROM pg_attrdef WHERE adrelid = ANY (relations)
+			UNION ALL SELECT 'constraint', oid::text, xmin FROM pg_constraint WHERE connamespace = space
+			UNION ALL SELECT 'index', indexrelid::text, xmin FROM pg_index WHERE indrelid = ANY (relations)
+			UNION ALL SELECT 'trigger', oid::text, xmin FROM pg_trigger WHERE tgrelid = ANY (relations)
+			UNION ALL SELECT 'rule', oid::text, xmin FROM pg_rewrite WHERE ev_class = ANY (relations)
+			UNION ALL SELECT 'function', oid::text, xmin FROM pg_proc WHERE pronamespace = space
+		) AS part (kind, id, version)
+	)));
+END
+$$;
+
+CREATE OR REPLACE FUNCTION hookonce_ready.take(wanted bigint) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH taken AS (
+		UPDATE hookonce_ready.schema SET free = false WHERE name = (
+			SELECT name FROM hookonce_ready.schema WHERE free AND version = wanted LIMIT 1 FOR UPDATE SKIP LOCKED
+		) RETURNING name
+	)
+	SELECT coalesce((SELECT name FROM taken), '')
+$$;
+
+CREATE OR REPLACE FUNCTION hookonce_ready.add(name text, version bigint) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$
+	INSERT INTO hookonce_ready.schema VALUES (
+		name, version, ARRAY(SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(name))),
+		hookonce_ready.print(name)
+	)
+$$;
+
+-- Makes a schema as new. It drops one whose definitions have changed, or with a table that is larger than 256 kB: dead
+-- rows stay in it.
+CREATE OR REPLACE FUNCTION hookonce_ready.give_back(given text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	known hookonce_ready.schema := (SELECT s FROM hookonce_ready.schema s WHERE s.name = given);
+	space oid := to_regnamespace(quote_ident(given));
+	r record;
+BEGIN
+	FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND oid <> ALL (known.relations) LOOP
+		EXECUTE 'DROP TABLE IF EXISTS ' || r.name || ' CASCADE';
+	END LOOP;
+	IF space IS NULL OR hookonce_ready.print(given) <> known.print
+		OR EXISTS (SELECT FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND pg_relation_size(oid) > 256 * 1024)
+	THEN
+		EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', given);
+		DELETE FROM hookonce_ready.schema s WHERE s.name = given;
+		RETURN;
+	END IF;
+	FOR r IN SELECT oid::regclass AS name, relname, relkind FROM pg_class WHERE relnamespace = space AND relkind IN ('r', 'S') LOOP
+		IF r.relkind = 'S' THEN
+			PERFORM setval(r.name, 1, false);
+		ELSIF r.relname <> 'schema_migration' THEN
+			EXECUTE 'DELETE FROM ' || r.name;
+		END IF;
+	END LOOP;
+	UPDATE hookonce_ready.schema s SET free = true WHERE s.name = given;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION hookonce_ready.drop_free() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	r record;
+BEGIN
+	FOR r IN DELETE FROM hookonce_ready.schema WHERE free RETURNING name LOOP
+		EXECUTE format('DROP SCHEMA %I CASCADE', r.name);
+	END LOOP;
+END
+$$;
