@@ -202,6 +202,7 @@ var rules = map[string]rule{
 		modules: []string{"github.com/jackc/pgx/v5"},
 		why:     "the imports of a user's program, so that it can be copied",
 	},
+	"internal/test/eventually":  {why: "waiting, for every test"},
 	"internal/test/race":        {why: "constants and settings of the toolchain"},
 	"internal/test/control":     {why: "a server and its client; nothing of one package"},
 	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
@@ -256,7 +257,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/examplestest", "internal/test/failover", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/eventually", "internal/test/examplestest", "internal/test/failover", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 
