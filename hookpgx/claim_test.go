@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // session returns a transaction of another session, open until the test ends it.
@@ -57,12 +58,8 @@ func (w *world) awaitWaiting(t *testing.T) {
 // awaitWaitingFor waits until n statements wait for a lock.
 func (w *world) awaitWaitingFor(t *testing.T, n int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0", w.schema) < n {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing waits for a lock")
-		}
-	}
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0"
+	eventually.True(t, fmt.Sprintf("%d statements wait for a lock", n), func() bool { return w.number(t, waiting, w.schema) >= n })
 }
 
 func sortedClaims(claims ...driver.Claim) []driver.Claim {
@@ -86,7 +83,7 @@ func TestStuckKey(t *testing.T) {
 		{0, driver.ErrLockTimeout},
 		// Longer than the sessions' own bounds of 1 s for a lock and 2 s for a statement. The
 		// second bound ends it, so the claim has replaced the first.
-		{patience, driver.ErrUnavailable},
+		{eventually.Bound, driver.ErrUnavailable},
 	} {
 		_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: test.bound})
 		if !errors.Is(err, test.want) || errors.Is(err, driver.ErrCommitUnknown) {
@@ -252,7 +249,7 @@ func TestHotKeys(t *testing.T) {
 				batch = append(batch, c)
 			}
 			batch = slices.CompactFunc(sortedClaims(batch...), func(a, b driver.Claim) bool { return a.Key == b.Key })
-			if _, err := stores[me/2%2].Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: patience}); err != nil {
+			if _, err := stores[me/2%2].Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: eventually.Bound}); err != nil {
 				return fmt.Errorf("worker %d, round %d: %w", me, round, err)
 			}
 		}

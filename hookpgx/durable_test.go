@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -147,11 +147,9 @@ func TestClaimsSurviveACrash(t *testing.T) {
 		w.exec(t, change)
 		w.exec(t, "SELECT pg_reload_conf()")
 		w.pool.Reset() // a setting of the database is for new sessions
-		for deadline := time.Now().Add(patience); w.number(t, "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'") == 0; {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s has no effect", change)
-			}
-		}
+		eventually.True(t, change+" has an effect", func() bool {
+			return w.number(t, "SELECT count(*) FROM pg_settings WHERE name = 'synchronous_commit' AND setting = 'off'") > 0
+		})
 		for i := range 5 {
 			w.mustClaim(t, true, newClaim(fmt.Sprint(change, i)))
 		}
@@ -231,16 +229,16 @@ func TestUnsafeServer(t *testing.T) {
 				w.exec(t, "SELECT pg_reload_conf()")
 			}
 			set("off")
-			deadline := time.Now().Add(patience)
-			for n := 0; ; n++ { // until the sessions have read their settings again
+			n := 0
+			eventually.True(t, "the sessions have read their settings again", func() bool {
+				n++
 				_, err := w.Claim(t.Context(), claimOf(newClaim(fmt.Sprint("claim ", n))))
-				if err != nil && strings.Contains(err.Error(), setting+" is off") {
-					break
-				}
-				if err != nil || time.Now().After(deadline) {
+				refused := err != nil && strings.Contains(err.Error(), setting+" is off")
+				if err != nil && !refused {
 					t.Fatalf("Claim with %s = off: got the error %v", setting, err)
 				}
-			}
+				return refused
+			})
 			w.refusesAll(t, setting)
 			if n := w.number(t, "SELECT count(*) FROM {schema}.event WHERE event_id = 'new'"); n != 0 {
 				t.Errorf("a refused event is stored, with %s = off", setting)

@@ -14,10 +14,8 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// patience bounds waits that end much earlier unless something is broken.
-const patience = 30 * time.Second
 
 // private returns a migrated store on the test's own server.
 func private(t *testing.T, server *dbtest.Server) *world {
@@ -44,25 +42,16 @@ func TestLostCommitReply(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	direct := private(t, server)
-	for _, test := range []struct {
-		name string
-		cut  dbtest.Cut
-		wait time.Duration
-	}{
-		{"reset", dbtest.CutReset, patience},
-		{"silence", dbtest.CutSilence, time.Second},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	for name, cut := range map[string]dbtest.Cut{"reset": dbtest.CutReset, "silence": dbtest.CutSilence} {
+		t.Run(name, func(t *testing.T) {
 			proxy := dbtest.StartProxy(t, server.Addr())
 			w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
-			w.mustClaim(t, true, newClaim(test.name+" before", "billing"))
+			w.mustClaim(t, true, newClaim(name+" before", "billing"))
 
-			c := newClaim(test.name, "billing")
+			c := newClaim(name, "billing")
 			c.BodyGuard = driver.BodyWatch // made by the claim function
-			drop := proxy.DropReply(".claim(", test.cut)
-			ctx, cancel := context.WithTimeout(t.Context(), test.wait)
-			defer cancel()
-			got, err := w.Claim(ctx, claimOf(c))
+			drop := proxy.DropReply(".claim(", cut)
+			got, err := w.Claim(drop.Context(t), claimOf(c))
 			if !errors.Is(err, driver.ErrCommitUnknown) {
 				t.Fatalf("Claim whose reply was lost: got %+v and the error %v, want %v", got, err, driver.ErrCommitUnknown)
 			}
@@ -71,22 +60,12 @@ func TestLostCommitReply(t *testing.T) {
 					t.Errorf("the error %v also says %v", err, other)
 				}
 			}
-			awaitDrop(t, drop)
+			eventually.Receive(t, "the server answers", drop.Done())
 			if n := direct.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1", c.Key[:]); n != 1 {
 				t.Errorf("the claim whose reply was lost left %d messages, want 1", n)
 			}
 			w.mustClaim(t, false, c) // the sender's retry, on a fresh connection
 		})
-	}
-}
-
-// awaitDrop waits until the server's answer was dropped.
-func awaitDrop(t *testing.T, drop *dbtest.Drop) {
-	t.Helper()
-	select {
-	case <-drop.Done():
-	case <-time.After(patience):
-		t.Fatal("the server never answered")
 	}
 }
 
@@ -131,20 +110,15 @@ func wantDown(t testing.TB, what string, err error) {
 // recovered claims until the store works again.
 func (w *world) recovered(t testing.TB, c driver.Claim) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
+	eventually.Succeeds(t, "the store recovers", func() error {
+		attempt, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
 		_, err := w.Claim(attempt, claimOf(c))
-		cancel()
-		if err == nil {
-			return
+		if err != nil {
+			wantDown(t, "Claim while the server comes back", err)
 		}
-		wantDown(t, "Claim while the server comes back", err)
-		if ctx.Err() != nil {
-			t.Fatalf("the store does not recover: %v", err)
-		}
-	}
+		return err
+	})
 }
 
 func TestFrozenServer(t *testing.T) {
@@ -249,16 +223,16 @@ func TestBecomesReadOnly(t *testing.T) {
 		w.exec(t, "SELECT pg_reload_conf()")
 	}
 	setReadOnly("on")
-	deadline := time.Now().Add(patience)
-	for n := 0; ; n++ { // until the server has read its settings again
+	n := 0
+	eventually.True(t, "the server has read its settings again", func() bool {
+		n++
 		_, err := w.Claim(t.Context(), claimOf(newClaim(fmt.Sprint("claim ", n))))
-		if errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
-			break
-		}
-		if err != nil || time.Now().After(deadline) {
+		refused := errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown)
+		if err != nil && !refused {
 			t.Fatalf("Claim on a server that became read-only: got the error %v, want %v", err, driver.ErrUnavailable)
 		}
-	}
+		return refused
+	})
 	// A duplicate has nothing to write, and is not acknowledged either.
 	for _, mostlyKnown := range []bool{false, true} {
 		duplicate := claimOf(newClaim("before"))

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func guardedClaim(id, body string, guard driver.BodyGuard) driver.Claim {
@@ -83,7 +84,7 @@ func TestBodyOfALostClaim(t *testing.T) {
 	w.in(t, other, "INSERT INTO {schema}.body_seen VALUES ($1, $2, now())", bodyKey[:], loser.Key[:])
 	result := make(chan error, 1)
 	go func() {
-		got, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{waiting}, LockTimeout: patience})
+		got, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{waiting}, LockTimeout: eventually.Bound})
 		if err == nil && !got[0].Claimed {
 			err = fmt.Errorf("got %+v, want it claimed", got[0])
 		}
@@ -144,7 +145,7 @@ func TestContestedIDAndBody(t *testing.T) {
 		for round := range 12 {
 			body := fmt.Sprint("body ", (me+round)%bodies)
 			c := guardedClaim(fmt.Sprint("id ", (me*7+round*3)%9), body, driver.BodyRefuse)
-			got, err := stores[me%2].Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}, LockTimeout: patience})
+			got, err := stores[me%2].Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}, LockTimeout: eventually.Bound})
 			if err != nil {
 				return err
 			}

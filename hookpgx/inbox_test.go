@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -62,11 +63,7 @@ func TestFullQueue(t *testing.T) {
 	for i := range n {
 		wg.Go(func() { codes[i] = deliver(i) })
 	}
-	select {
-	case <-full.seen:
-	case <-time.After(20 * time.Second):
-		t.Error("no delivery was refused because the queue is full")
-	}
+	eventually.Receive(t, "a delivery is refused because the queue is full", full.seen)
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

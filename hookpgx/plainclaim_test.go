@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -269,15 +270,11 @@ func TestPlainClaimOfStuckKey(t *testing.T) {
 	// The claim function goes on where the plain statement has given up.
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: patience})
+		_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: batch, LockTimeout: eventually.Bound})
 		done <- err
 	}()
-	deadline := time.Now().Add(patience)
-	for w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0", w.schema+".claim(") == 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the claim function does not wait for the stuck key")
-		}
-	}
+	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND position($1 IN query) > 0"
+	eventually.True(t, "the claim function waits for the stuck key", func() bool { return w.number(t, waiting, w.schema+".claim(") > 0 })
 	if err := other.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +366,7 @@ func TestLostReplyOfPlainClaim(t *testing.T) {
 		if got, err := w.Claim(t.Context(), claimOf(c)); !errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("Claim whose reply was lost: got %+v and the error %v, want %v", got, err, driver.ErrCommitUnknown)
 		}
-		awaitDrop(t, drop)
+		eventually.Receive(t, "the server answers", drop.Done())
 		if n := direct.number(t, "SELECT count(*) FROM {schema}.event_state WHERE key = $1", c.Key[:]); n != 1 {
 			t.Errorf("the claim whose reply was lost left %d state rows, want 1", n)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
@@ -327,8 +328,7 @@ func poolerWithFewSessions(t *testing.T) {
 			if _, err := hookmigrate.Up(t.Context(), store); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := eventually.Context(t)
 			for i := range 10 {
 				var calls sync.WaitGroup
 				for j := range 4 {

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestSwitchover makes the server of a running store read-only. Its sessions stay open, and one call
@@ -52,21 +53,17 @@ func TestSwitchover(t *testing.T) {
 			failed := 0
 			try := func(what string, do func() error) {
 				t.Helper()
-				for start := time.Now(); ; {
+				eventually.Succeeds(t, what+" leaves the fenced server", func() error {
 					err := do()
 					switch {
-					case err == nil:
-						return
-					case errors.Is(err, errStillThere):
+					case err == nil, errors.Is(err, errStillThere):
 					case !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrCommitUnknown):
 						t.Fatalf("%s: got the error %v, want %v", what, err, driver.ErrUnavailable)
 					default:
 						failed++
 					}
-					if time.Since(start) > patience {
-						t.Fatalf("%s: the store stays on the fenced server: %v", what, err)
-					}
-				}
+					return err
+				})
 			}
 			claims := 0
 			try("Claim", func() error {
@@ -122,7 +119,7 @@ func queuedClaim(id string) driver.Claim {
 func (w *world) spread(t *testing.T, store *hookpgx.Store) {
 	t.Helper()
 	const some = 3
-	for deadline := time.Now().Add(patience); ; {
+	eventually.True(t, fmt.Sprintf("the store opens %d connections of each kind", some), func() bool {
 		var calls sync.WaitGroup
 		for i := range 2 * some {
 			calls.Go(func() {
@@ -138,11 +135,6 @@ func (w *world) spread(t *testing.T, store *hookpgx.Store) {
 		}
 		calls.Wait()
 		const sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1"
-		if w.number(t, sessions, "hookonce receive") >= some && w.number(t, sessions, "hookonce") >= some {
-			return
-		}
-		if t.Failed() || time.Now().After(deadline) {
-			t.Fatalf("the store does not open %d connections of each kind", some)
-		}
-	}
+		return t.Failed() || w.number(t, sessions, "hookonce receive") >= some && w.number(t, sessions, "hookonce") >= some
+	})
 }

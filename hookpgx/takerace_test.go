@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestTakeOfEventsInAnotherRecord has a record of a run appear between the look for due events and the
@@ -32,7 +32,7 @@ func TestTakeOfEventsInAnotherRecord(t *testing.T) {
 		took <- run
 		failed <- err
 	}()
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "Take waits for the table of the runs", func() bool {
 		return w.number(t, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '{schema}.run'::regclass") == 1
 	})
 	key := newClaim("a").Key

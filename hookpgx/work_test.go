@@ -3,6 +3,7 @@ package hookpgx_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -127,11 +129,9 @@ func (w *world) kill(t testing.TB, run driver.Run[pgx.Tx]) {
 
 func (w *world) awaitEnd(t testing.TB, pid uint32) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("the server's process %d does not end", pid)
-		}
-	}
+	eventually.True(t, fmt.Sprintf("the server's process %d ends", pid), func() bool {
+		return w.number(t, "SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid) == 0
+	})
 }
 
 // queued returns the claim of an event for a handler.
@@ -162,7 +162,7 @@ func (w *world) take(t testing.TB, n int, tried bool) driver.Run[pgx.Tx] {
 	}
 	t.Cleanup(func() {
 		// A run that has not ended would keep the pool from closing.
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 		defer cancel()
 		_ = run.Abandon(ctx)
 	})

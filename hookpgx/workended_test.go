@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestHandlerEndsTransaction has handlers that end their transaction in ways that only the server
@@ -123,9 +124,7 @@ func TestSweepPassesOverASettlingRun(t *testing.T) {
 	if err := settling.QueryRow(t.Context(), lock).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if lost, err := w.SweepRuns(ctx, sweepOf()); err != nil || len(lost) != 0 {
+	if lost, err := w.SweepRuns(eventually.Context(t), sweepOf()); err != nil || len(lost) != 0 {
 		t.Errorf("SweepRuns: got %+v and the error %v, want nothing at once", lost, err)
 	}
 	if err := settling.Rollback(t.Context()); err != nil {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestDeferredConstraints has constraints that are checked at the commit. The run holds its events
@@ -116,9 +116,7 @@ func TestLostReplyToTheCommit(t *testing.T) {
 			run := w.takeOne(t, test.id)
 			mustDo(t, run, "INSERT INTO "+w.schema+".effects VALUES ('"+test.id+"')")
 			drop := proxy.DropReply("commit", test.cut)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := run.Finish(ctx, succeeded(run))
+			err := run.Finish(drop.Context(t), succeeded(run))
 			if !errors.Is(err, driver.ErrCommitUnknown) {
 				t.Fatalf("Finish: got the error %v, want %v", err, driver.ErrCommitUnknown)
 			}
@@ -127,7 +125,7 @@ func TestLostReplyToTheCommit(t *testing.T) {
 					t.Errorf("the error %v also says %v", err, other)
 				}
 			}
-			awaitDrop(t, drop)
+			eventually.Receive(t, "the server answers", drop.Done())
 			if err := test.end(t, run); err != nil {
 				t.Error(err)
 			}
@@ -235,11 +233,7 @@ func TestSeverOfAStatement(t *testing.T) {
 func (w *world) awaitStatement(t testing.TB, pid uint32) {
 	t.Helper()
 	const sleeping = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
-	for deadline := time.Now().Add(patience); w.number(t, sleeping, pid) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("the statement does not begin")
-		}
-	}
+	eventually.True(t, "the statement begins", func() bool { return w.number(t, sleeping, pid) > 0 })
 }
 
 // TestContextOfAHandler ends the context of a handler in the middle of a statement, which closes

@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // A store in a folder that the test moves files out of. The folder itself is in another one.
@@ -216,8 +216,7 @@ func TestConfirmWhileTheWriterIsBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
+	ctx := eventually.Context(t)
 	if err := store.Confirm(ctx); err != nil {
 		t.Error(err)
 	}

@@ -12,10 +12,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// patience bounds waits that end much earlier unless something is broken.
-const patience = 30 * time.Second
 
 // withParameter returns the DSN with a parameter: a setting of the session or of the driver.
 func withParameter(t testing.TB, dsn, name, value string) string {
@@ -90,9 +88,7 @@ func TestPostgresLostReply(t *testing.T) {
 			for name, cut := range map[string]dbtest.Cut{"reset": dbtest.CutReset, "silence": dbtest.CutSilence} {
 				c := newClaim(name)
 				drop := proxy.DropReply(statement, cut)
-				ctx, cancel := context.WithTimeout(t.Context(), map[dbtest.Cut]time.Duration{dbtest.CutReset: patience, dbtest.CutSilence: time.Second}[cut])
-				_, err := w.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{c}})
-				cancel()
+				_, err := w.Claim(drop.Context(t), &driver.ClaimParams{Claims: []driver.Claim{c}})
 				wantUnknown(t, "Claim", err)
 				<-drop.Done()
 				if n := direct.number(t, "SELECT count(*) FROM {schema}.message WHERE event_key = $1", c.Key[:]); n != 1 {
@@ -121,10 +117,7 @@ func TestPostgresLostReplyIsNotRepeated(t *testing.T) {
 			statement := map[string]string{levels[0]: "delivery_count", levels[1]: commit}[level]
 			for i, cut := range []dbtest.Cut{dbtest.CutReset, dbtest.CutSilence, dbtest.CutReset} {
 				drop := proxy.DropReply(statement, cut)
-				ctx, cancel := context.WithTimeout(t.Context(), map[dbtest.Cut]time.Duration{dbtest.CutReset: patience, dbtest.CutSilence: time.Second}[cut])
-				err := w.CountDeliveries(ctx, counts)
-				cancel()
-				wantUnknown(t, "CountDeliveries", err)
+				wantUnknown(t, "CountDeliveries", w.CountDeliveries(drop.Context(t), counts))
 				<-drop.Done()
 				if n := direct.number(t, "SELECT duplicates FROM {schema}.delivery_count WHERE key = $1", c.Key[:]); n != i+2 {
 					t.Fatalf("%d duplicates are counted, want %d", n, i+2)
@@ -143,9 +136,7 @@ func TestPostgresLostCommitReply(t *testing.T) {
 	direct.exec(t, "UPDATE {schema}.message SET state = 2, sent_at = now()")
 	for i, cut := range []dbtest.Cut{dbtest.CutReset, dbtest.CutSilence} {
 		drop := proxy.DropReply(commit, cut)
-		ctx, cancel := context.WithTimeout(t.Context(), map[dbtest.Cut]time.Duration{dbtest.CutReset: patience, dbtest.CutSilence: time.Second}[cut])
-		_, err := w.Replay(ctx, &driver.ReplayParams{Key: c.Key, Mode: driver.ReplayAsNew})
-		cancel()
+		_, err := w.Replay(drop.Context(t), &driver.ReplayParams{Key: c.Key, Mode: driver.ReplayAsNew})
 		wantUnknown(t, "Replay", err)
 		<-drop.Done()
 		if n := direct.number(t, "SELECT max(generation) FROM {schema}.message"); n != i+1 {
@@ -221,18 +212,13 @@ func TestPostgresRestart(t *testing.T) {
 			t.Errorf("after the restart: %v", err)
 		}
 	}
-	for deadline := time.Now().Add(patience); ; {
+	eventually.Succeeds(t, "the store recovers", func() error {
 		_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{newClaim("after")}})
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, driver.ErrCommitUnknown) {
 			t.Errorf("Claim after the restart: %v", err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the store does not recover: %v", err)
-		}
-	}
+		return err
+	})
 	w.mustClaim(t, false, newClaim("before"))
 }
 
@@ -267,7 +253,7 @@ func TestPostgresDown(t *testing.T) {
 	unavailable("is frozen", 300*time.Millisecond)
 	server.Cont(t)
 	server.Shutdown(t)
-	unavailable("was shut down", patience)
+	unavailable("was shut down", eventually.Bound)
 }
 
 // TestPostgresWeaknesses: the settings are those of the receiving pool.

@@ -12,10 +12,8 @@ import (
 	"github.com/hookonce/hookonce/internal/pgsession"
 	"github.com/hookonce/hookonce/internal/pgstore"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// patience bounds waits that end much earlier unless something is broken.
-const patience = 30 * time.Second
 
 // testDB is a DB that shows the latest transaction of its client.
 type testDB struct {
@@ -82,14 +80,12 @@ func mustExec(t *testing.T, tx *testTx, query string, args ...any) {
 // wantIdle fails unless all connections return to the pool, or are closed.
 func wantIdle(t *testing.T, db *testDB) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); db.pool.Stats().InUse > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are still in use", db.pool.Stats().InUse)
-		}
+	eventually.True(t, "no connection is in use", func() bool {
 		if err := db.pool.PingContext(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return db.pool.Stats().InUse == 0
+	})
 }
 
 func count(t *testing.T, db *testDB, table string) (n int) {
@@ -202,13 +198,8 @@ func TestPostgresTxSever(t *testing.T) {
 	stuck := stick(t, db, tx)
 	tx.Sever()
 	tx.Sever()
-	select {
-	case err := <-stuck:
-		if err == nil {
-			t.Error("the statement ended without an error")
-		}
-	case <-time.After(patience):
-		t.Fatal("the statement goes on")
+	if err := eventually.Receive(t, "the statement ends", stuck); err == nil {
+		t.Error("the statement ended without an error")
 	}
 	if _, err := tx.tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES ($1)", "b"); err == nil {
 		t.Error("a statement succeeded after the transaction was severed")
@@ -232,19 +223,14 @@ func stick(t *testing.T, db *testDB, tx *testTx) <-chan error {
 		_, err := tx.tx.ExecContext(context.WithoutCancel(t.Context()), "SELECT pg_sleep(3600)")
 		ended <- err
 	}()
-	for deadline := time.Now().Add(patience); ; {
-		var running bool
-		err := db.pool.QueryRowContext(t.Context(),
-			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active')", tx.pid).Scan(&running)
-		switch {
-		case err != nil:
+	eventually.True(t, "the statement runs", func() (running bool) {
+		if err := db.pool.QueryRowContext(t.Context(),
+			"SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1 AND state = 'active')", tx.pid).Scan(&running); err != nil {
 			t.Fatal(err)
-		case running:
-			return ended
-		case time.Now().After(deadline):
-			t.Fatal("the statement does not run")
 		}
-	}
+		return running
+	})
+	return ended
 }
 
 // TestPostgresTxLeftRunning has a handler that left a statement running in a goroutine. Every call

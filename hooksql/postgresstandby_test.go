@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // noticed is the key of a connection's custom data, after a notice of SyncRepWaitForLSN.
@@ -56,8 +57,7 @@ func TestPostgresCancelledWaitForTheStandby(t *testing.T) {
 		w := newPostgres(t, dsn, openNoticing(t, dsn), &hooksql.PostgresOptions{Schema: hooksql.DefaultSchema, Unconfirmed: unconfirmed})
 		look := openPool(t, server.DSN(), 1)
 		ended := func(call func(ctx context.Context) error) error {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := eventually.Context(t)
 			result := make(chan error, 1)
 			go func() { result <- call(ctx) }()
 			for {

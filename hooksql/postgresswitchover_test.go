@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestPostgresSwitchover makes the server of a running store read-only. Its sessions stay open, and
@@ -52,22 +52,20 @@ func TestPostgresSwitchover(t *testing.T) {
 	if err := claim(after, "on the second server"); err != nil {
 		t.Fatal(err)
 	}
-	failed := 0
-	for start, i := time.Now(), 0; ; i++ {
-		id := fmt.Sprint("after ", i)
-		err := claim(store, id)
-		if err != nil {
+	claims, failed := 0, 0
+	eventually.Succeeds(t, "the store leaves the fenced server", func() error {
+		claims++
+		id := fmt.Sprint("after ", claims)
+		if err := claim(store, id); err != nil {
 			failed++
 			if !errors.Is(err, driver.ErrUnavailable) {
 				t.Fatalf("Claim: got the error %v, want %v", err, driver.ErrUnavailable)
 			}
-		} else if _, err := after.Event(t.Context(), "stripe", id); err == nil {
-			break // the earlier ones were claimed before the sessions noticed
+			return err
 		}
-		if time.Since(start) > patience {
-			t.Fatalf("the store stays on the fenced server: %v", err)
-		}
-	}
+		_, err := after.Event(t.Context(), "stripe", id)
+		return err // the earlier ones were claimed before the sessions noticed
+	})
 	run, err := store.Take(t.Context(), &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 1})
 	if err != nil {
 		failed++
@@ -93,7 +91,7 @@ func spread(t *testing.T, server *dbtest.Server, call func(i int)) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for deadline := time.Now().Add(patience); ; {
+	eventually.True(t, fmt.Sprintf("the server has more than %d connections", some), func() bool {
 		var calls sync.WaitGroup
 		for i := range 2 * some {
 			calls.Go(func() { call(i) })
@@ -103,11 +101,6 @@ func spread(t *testing.T, server *dbtest.Server, call func(i int)) {
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%.claim(%'").Scan(&n); err != nil {
 			t.Fatal(err)
 		}
-		if n > some {
-			return
-		}
-		if t.Failed() || time.Now().After(deadline) {
-			t.Fatalf("the server has %d connections, want more than %d", n, some)
-		}
-	}
+		return t.Failed() || n > some
+	})
 }

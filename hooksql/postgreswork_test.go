@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -168,12 +169,10 @@ func (w *postgresWorld) wantEnd(t testing.TB, id, state string, attempts, effect
 	if n := w.effects(t)[id]; n != effects {
 		t.Errorf("the effect of %s took place %d times, want %d", id, n, effects)
 	}
-	for deadline := time.Now().Add(patience); w.db.Stats().InUse > 0; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections are still in use", w.db.Stats().InUse)
-		}
+	eventually.True(t, "no connection is in use", func() bool {
 		_ = w.db.PingContext(t.Context())
-	}
+		return w.db.Stats().InUse == 0
+	})
 }
 
 // TestPostgresEndedBySQL has handlers that end their transaction with a statement, unknown to
@@ -270,9 +269,7 @@ func TestPostgresLostReplyOfRun(t *testing.T) {
 			direct.exec(t, "CREATE TABLE public.effects (name text); CREATE VIEW {schema}.effects AS SELECT * FROM public.effects")
 			run := w.take(t, "evt_1")
 			drop := proxy.DropReply(commit, cut)
-			ctx, cancel := context.WithTimeout(t.Context(), map[dbtest.Cut]time.Duration{dbtest.CutReset: patience, dbtest.CutSilence: time.Second}[cut])
-			defer cancel()
-			wantUnknown(t, "Finish", run.Finish(ctx, outcome(run, driver.WorkSucceeded)))
+			wantUnknown(t, "Finish", run.Finish(drop.Context(t), outcome(run, driver.WorkSucceeded)))
 			<-drop.Done()
 			if err := run.Settle(t.Context(), outcome(run, driver.WorkRetry)); !errors.Is(err, driver.ErrNotFound) {
 				t.Errorf("Settle after the commit: got the error %v, want %v", err, driver.ErrNotFound)
@@ -306,8 +303,7 @@ func TestPostgresOnePool(t *testing.T) {
 		for i := range events {
 			w.mustClaim(t, true, queued(string(rune('a'+i))))
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
+		ctx := eventually.Context(t)
 		var wg sync.WaitGroup
 		for range w.WorkLimits().Transactions {
 			wg.Go(func() { w.workOff(ctx, t) })

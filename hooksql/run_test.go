@@ -219,17 +219,20 @@ func TestSweepOfExtremeNumbers(t *testing.T) {
 	}
 }
 
-// endless is a statement that writes and does not end by itself.
-const endless = `INSERT INTO effects
-	WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'endless' FROM n WHERE i < 0`
-
 // interruptedInsert runs a statement that its context interrupts. SQLite then undoes the whole
 // transaction.
 func interruptedInsert(r *runs, run driver.Run[*sql.Tx]) error {
 	r.Helper()
-	ctx, cancel := context.WithTimeout(r.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	_, err := run.Tx().ExecContext(ctx, endless)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := run.Tx().ExecContext(ctx, endless, r.path)
+		ended <- err
+	}()
+	awaitEndless(r.T, r.path)
+	cancel()
+	err := <-ended
 	if err == nil {
 		r.Fatal("the endless statement has ended")
 	}

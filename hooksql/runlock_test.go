@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestReceivingWaitsForARun: there is one writer. A claim whose deadline passes writes nothing. A
@@ -83,14 +84,23 @@ func TestTakeGivesUpWaiting(t *testing.T) {
 	r.succeed(run)
 }
 
-// statementBegan receives from statements that call hookonce_test_began.
-var statementBegan = make(chan struct{})
+// endless is a statement that writes, and does not end by itself. Its argument is a name for awaitEndless.
+const endless = `INSERT INTO effects
+	WITH RECURSIVE n(i) AS (SELECT hookonce_test_began(?) UNION ALL SELECT i + 1 FROM n) SELECT 'endless' FROM n WHERE i < 0`
+
+// began holds the names of the endless statements that have begun.
+var began sync.Map
 
 func init() {
-	sqlite.MustRegisterScalarFunction("hookonce_test_began", 0, func(*sqlite.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) {
-		statementBegan <- struct{}{}
+	sqlite.MustRegisterScalarFunction("hookonce_test_began", 1, func(_ *sqlite.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+		began.Store(args[0], nil)
 		return int64(1), nil
 	})
+}
+
+func awaitEndless(t *testing.T, name string) {
+	t.Helper()
+	eventually.True(t, "the statement begins", func() bool { _, ok := began.Load(name); return ok })
 }
 
 // TestSeverUnderAStatement cuts a transaction off while a statement runs under another context than
@@ -105,11 +115,10 @@ func TestSeverUnderAStatement(t *testing.T) {
 	defer stop()
 	ended := make(chan error)
 	go func() {
-		_, err := run.Tx().ExecContext(own, `INSERT INTO effects
-			WITH RECURSIVE n(i) AS (SELECT hookonce_test_began() UNION ALL SELECT i + 1 FROM n) SELECT 'endless' FROM n WHERE i < 0`)
+		_, err := run.Tx().ExecContext(own, endless, r.path)
 		ended <- err
 	}()
-	<-statementBegan
+	awaitEndless(t, r.path)
 	run.Sever()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // BouncerOptions configure a PgBouncer. All other settings are PgBouncer's defaults.
@@ -162,7 +164,7 @@ func (b *Bouncer) launch(server *pgx.ConnConfig, owner *syscall.Credential, opts
 
 // waitReady waits until PgBouncer passes connections on.
 func (b *Bouncer) waitReady() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	for {
 		conn, err := pgx.Connect(ctx, b.DSN())

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // pids returns all of the server's processes, its first one first.
@@ -77,15 +79,15 @@ func (s *Server) end(signal syscall.Signal) error {
 	}
 	select {
 	case <-s.exited:
-	case <-time.After(stopTimeout):
+	case <-time.After(eventually.Bound):
 		if err := signalAll(all, syscall.SIGKILL); err != nil {
 			return err
 		}
 		<-s.exited
-		return fmt.Errorf("the server did not end within %v of signal %v; its log ends with:\n%s", stopTimeout, signal, s.Log())
+		return fmt.Errorf("the server did not end within %v of signal %v; its log ends with:\n%s", eventually.Bound, signal, s.Log())
 	}
 	s.cmd = nil
-	return waitGone(all, stopTimeout)
+	return waitGone(all)
 }
 
 // Stop freezes all of the server's processes: connections stay open without an answer.

@@ -25,9 +25,10 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // Environment names the variable that may hold the DSN of a server.
@@ -98,7 +99,7 @@ func Postgres(t testing.TB) (dsn, schema string) {
 }
 
 func dropSchema(dsn, schema string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

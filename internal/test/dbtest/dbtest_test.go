@@ -100,7 +100,7 @@ func TestPrivateServer(t *testing.T) {
 
 func checkGone(t *testing.T, folder string, pids []int) {
 	t.Helper()
-	if err := waitGone(pids, stopTimeout); err != nil {
+	if err := waitGone(pids); err != nil {
 		t.Error(err)
 	}
 	// A keeper removes the folder after its server has ended.
@@ -215,7 +215,7 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 	}
 	_, pid, folder, kill := startOrphan(t, "private")
 	kill()
-	if err := waitGone([]int{pid}, stopTimeout); err != nil {
+	if err := waitGone([]int{pid}); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("next", func(t *testing.T) { StartServer(t, nil) })

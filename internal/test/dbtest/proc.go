@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // spawner runs functions on one operating system thread that lives as long as the process: Linux
@@ -78,12 +80,12 @@ func lockFile(path string, how int) (unlock func(), err error) {
 }
 
 // waitGone waits until all of the processes have ended.
-func waitGone(pids []int, within time.Duration) error {
-	deadline := time.Now().Add(within)
+func waitGone(pids []int) error {
+	deadline := time.Now().Add(eventually.Bound)
 	for _, pid := range pids {
 		for alive(pid) {
 			if time.Now().After(deadline) {
-				return fmt.Errorf("process %d still runs after %v", pid, within)
+				return fmt.Errorf("process %d still runs after %v", pid, eventually.Bound)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}

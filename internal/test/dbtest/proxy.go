@@ -1,12 +1,15 @@
 package dbtest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/url"
 	"sync"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // Cut is the fault that follows a dropped reply.
@@ -41,6 +44,21 @@ type Drop struct {
 
 // Done is closed when the server has executed the statement and its reply was dropped.
 func (d *Drop) Done() <-chan struct{} { return d.done }
+
+// Context returns the context of the call whose reply is dropped. A client that hears nothing more gives up
+// once the server has executed the statement.
+func (d *Drop) Context(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(eventually.Context(t))
+	t.Cleanup(cancel)
+	if d.cut == CutSilence {
+		go func() {
+			<-d.done
+			cancel()
+		}()
+	}
+	return ctx
+}
 
 // StartProxy starts a proxy in front of the server at a host and port. It is closed when the test
 // ends.

@@ -3,9 +3,10 @@ package dbtest
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func TestProxyDropsReplies(t *testing.T) {
@@ -33,21 +34,10 @@ func TestProxyDropsReplies(t *testing.T) {
 			if _, err := conn.Exec(t.Context(), "SELECT 1"); err != nil {
 				t.Fatalf("%v: a statement whose reply was not to be dropped: %v", mode, err)
 			}
-			ctx, cancel := context.WithCancel(t.Context())
-			failed := make(chan error, 1)
-			go func() { failed <- insert(ctx) }()
-			select {
-			case <-drop.Done():
-			case <-time.After(startTimeout):
-				t.Fatalf("%v: the reply was not dropped", mode)
-			}
-			if cut == CutSilence {
-				cancel()
-			}
-			if err := <-failed; err == nil {
+			if err := insert(drop.Context(t)); err == nil {
 				t.Errorf("%v, cut %d: no error", mode, cut)
 			}
-			cancel()
+			eventually.Receive(t, "the reply is dropped", drop.Done())
 			committed += 2
 			_ = conn.Close(t.Context()) // it is broken
 		}

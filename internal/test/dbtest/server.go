@@ -18,13 +18,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const (
-	prefix       = "hookonce-pg-"
-	superuser    = "hookonce"
-	startTimeout = time.Minute
-	stopTimeout  = 30 * time.Second
+	prefix    = "hookonce-pg-"
+	superuser = "hookonce"
 )
 
 // Options configure a private server.
@@ -276,7 +276,7 @@ func (s *Server) launchOn(port int) error {
 
 // waitReady waits until the server accepts connections.
 func (s *Server) waitReady(port int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	probe := *s
 	probe.port = port

@@ -28,7 +28,7 @@ var rules = map[string]rule{
 	},
 	"driver": {why: "a contract must not lean on what fulfils it"},
 	"internal/test/storetest": {
-		within:  []string{"driver"},
+		within:  []string{"driver", "internal/test/eventually"},
 		modules: []string{"github.com/google/go-cmp", "pgregory.net/rapid"},
 		why:     "it sees a store through the contract alone, or it would not test the contract",
 	},
@@ -179,7 +179,7 @@ var rules = map[string]rule{
 	"deploy":                        {why: "files for running the gateway; of Go it has their names"},
 	"cmd/hookonce":                  {within: []string{"cmd/hookonce/internal/cli"}, why: "a few lines"},
 	"internal/test/dbtest": {
-		within:  []string{"hookmigrate"},
+		within:  []string{"hookmigrate", "internal/test/eventually"},
 		modules: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys"},
 		why:     "a database for every kind of test",
 	},
@@ -209,7 +209,7 @@ var rules = map[string]rule{
 	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
 	"internal/test/brokertest":  {within: []string{"internal/test/dbtest"}, why: "it starts brokers as processes, so it needs no client of theirs"},
 	"internal/test/rig": {
-		within:  []string{"driver", "hookmigrate", "hooksql"},
+		within:  []string{"driver", "hookmigrate", "hooksql", "internal/test/eventually"},
 		modules: []string{"modernc.org/sqlite"},
 		why:     "a real store of SQLite and its faults; nothing of one package",
 	},
