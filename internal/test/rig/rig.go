@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // OpenSQLite opens a new SQLite store with the schema. It is closed at the end of the test.
@@ -35,19 +35,10 @@ func OpenSQLite(t testing.TB) *hooksql.Store {
 	return store
 }
 
-// WaitFor polls until state is true. The test fails after a minute.
+// WaitFor polls until state is true.
 func WaitFor(t testing.TB, state func() bool) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !state() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the state was not reached within a minute")
-		}
-	}
+	eventually.True(t, "the state is reached", state)
 }
 
 // Log is a log for tests to read. Its methods may be called concurrently.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // bench is one driver under test. It embeds fixture for the methods of every store.
@@ -80,7 +81,7 @@ func (w *bench[T]) abandonOnFailure(run driver.Run[T]) {
 	}
 	w.Cleanup(func() {
 		if w.Failed() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 			defer cancel()
 			_ = run.Abandon(ctx) // the test has failed already
 		}
@@ -330,7 +331,7 @@ func (w *bench[T]) singleWriter() bool { return w.d.WorkLimits().Transactions ==
 // has not answered yet, and the outcome would be unknown.
 func (w *bench[T]) comesThrough(what string, call func(ctx context.Context) error) bool {
 	w.Helper()
-	limit := time.Minute
+	limit := eventually.Bound
 	if w.singleWriter() {
 		limit = 300 * time.Millisecond
 	}

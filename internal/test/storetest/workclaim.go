@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func takeClaimCases[T any]() []workCase[T] {
@@ -34,7 +35,7 @@ func newInline(id string, routes ...string) driver.Claim {
 }
 
 func claimParams(at time.Time, reopen bool, claims ...driver.Claim) *driver.ClaimParams {
-	return &driver.ClaimParams{Claims: sorted(claims...), LockTimeout: 10 * time.Second, Reopen: reopen, Now: at}
+	return &driver.ClaimParams{Claims: sorted(claims...), LockTimeout: eventually.Bound, Reopen: reopen, Now: at}
 }
 
 // takeClaim claims an event in a run, and compares the claim's result.

@@ -189,9 +189,7 @@ func claimTxRace[T any](w *bench[T]) {
 // claimInTx claims one event, does its work if the claim was the first, and commits.
 func (w *bench[T]) claimInTx(d driver.Driver[T], c driver.Claim) (bool, error) {
 	tx, commit, rollback := w.h.Begin(w.T, d)
-	p := claimParams(t0, false, c)
-	p.LockTimeout = 30 * time.Second
-	got, err := d.ClaimTx(w.Context(), tx, p)
+	got, err := d.ClaimTx(w.Context(), tx, claimParams(t0, false, c))
 	if err == nil && got[0].Claimed {
 		err = w.h.Effect(w.Context(), tx, c.EventID)
 	}
