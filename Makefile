@@ -25,8 +25,7 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store, and 
 
 .PHONY: bench
 bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes an hour.
-	bench/setup
-	HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
+	HOOKONCE_TEST=bench HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 
 .PHONY: scale
 scale: ## Runs the tests of several gateways and of failover in full, and writes docs/scale.md.

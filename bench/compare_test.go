@@ -98,12 +98,7 @@ func (c *comparison) run(t *testing.T, s *scale) []result {
 	var results []result
 	for _, row := range c.rows {
 		row.unit = cmp.Or(row.unit, c.unit)
-		r := result{row: row, subjects: measured[row.subject], against: measured[row.baseline]}
-		if r.subjects == nil || row.baseline != "" && r.against == nil {
-			t.Logf("left out: %s (%s=%s measures it)", row.what, scaleVariable, scaleBrief)
-			continue
-		}
-		results = append(results, r)
+		results = append(results, result{row: row, subjects: measured[row.subject], against: measured[row.baseline]})
 	}
 	return results
 }

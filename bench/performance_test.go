@@ -1,43 +1,43 @@
 package bench
 
-import "testing"
+import (
+	"os/exec"
+	"testing"
+)
 
 // TestPerformance runs all comparisons. At full scale it also writes their rows into the page.
 func TestPerformance(t *testing.T) {
 	s := scaleOf(t)
+	if out, err := exec.Command("./setup").CombinedOutput(); err != nil {
+		t.Fatalf("bench/setup: %v\n%s", err, out)
+	}
 	var results []result
 	whole := true // false once -run leaves one out
 	for _, c := range []struct {
-		name string
-		// baselines means that the row needs programs that not every machine has.
-		baselines bool
-		prepare   func(*testing.T, *scale) *comparison
+		name    string
+		prepare func(*testing.T, *scale) *comparison
 	}{
-		{"receive on PostgreSQL", false, receiveOnPostgres},
-		{"receive on SQLite", false, receiveOnSQLite},
-		{"latency of one connection", false, latencyAlone},
-		{"latency of one connection on SQLite", false, latencyAloneOnSQLite},
-		{"latency under load", false, latencyUnderLoad},
-		{"storm of duplicates", false, storm},
-		{"slow disk", true, slowDisk},
-		{"handlers", false, handlers},
-		{"take", true, takeFromPython},
-		{"open transaction", false, besideOpenTransaction},
-		{"forward", false, forward},
-		{"forward over TLS", false, forwardOverTLS},
-		{"forward live", false, forwardLive},
-		{"dead destination", false, besideDeadDestination},
-		{"idle gateway", false, idleGateway},
-		{"full table", false, fullTable},
-		{"pruning", false, whilePruning},
-		{"memory", false, memory},
-		{"start", false, startUp},
-		{"listings", false, listings},
+		{"receive on PostgreSQL", receiveOnPostgres},
+		{"receive on SQLite", receiveOnSQLite},
+		{"latency of one connection", latencyAlone},
+		{"latency of one connection on SQLite", latencyAloneOnSQLite},
+		{"latency under load", latencyUnderLoad},
+		{"storm of duplicates", storm},
+		{"slow disk", slowDisk},
+		{"handlers", handlers},
+		{"take", takeFromPython},
+		{"open transaction", besideOpenTransaction},
+		{"forward", forward},
+		{"forward over TLS", forwardOverTLS},
+		{"forward live", forwardLive},
+		{"dead destination", besideDeadDestination},
+		{"idle gateway", idleGateway},
+		{"full table", fullTable},
+		{"pruning", whilePruning},
+		{"memory", memory},
+		{"start", startUp},
+		{"listings", listings},
 	} {
-		if c.baselines && !s.everything {
-			t.Logf("left out: %s (%s=%s measures it)", c.name, scaleVariable, scaleBrief)
-			continue
-		}
 		before := len(results)
 		t.Run(c.name, func(t *testing.T) { results = append(results, c.prepare(t, s).run(t, s)...) })
 		whole = whole && len(results) > before

@@ -28,10 +28,7 @@ func receiveOnPostgres(t *testing.T, s *scale) *comparison {
 		{"bare handler", throughput(s, startRole(t, roleBare, "").address, newEvents())},
 		{"per request", emptyBefore(server.DSN(), throughput(s, startRole(t, rolePerRequest, server.DSN()).address, newEvents()))},
 		{"pgbench, the INSERT of the claim alone", emptyBefore(server.DSN(), pgbench(s, server.DSN()))},
-	}
-	if s.everything {
-		address := startFastAPI(t, server.DSN())
-		c.contestants = append(c.contestants, contestant{"FastAPI", emptyBefore(server.DSN(), throughput(s, address, githubEvents()))})
+		{"FastAPI", emptyBefore(server.DSN(), throughput(s, startFastAPI(t, server.DSN()), githubEvents()))},
 	}
 	return c
 }

@@ -45,18 +45,16 @@ func handlers(t *testing.T, s *scale) *comparison {
 	inDatabase := func(measure func(t testing.TB, dsn string) float64) func(testing.TB) float64 {
 		return func(t testing.TB) float64 { return onNewDatabase(t, server, measure) }
 	}
+	river := buildRiver(t)
+	with := func(mode string) func(testing.TB) float64 {
+		return inDatabase(func(t testing.TB, dsn string) float64 {
+			return eventsPerSecond(t, exec.Command(river, "-database", dsn, "-jobs", fmt.Sprint(s.events), "-mode", mode))
+		})
+	}
 	c.contestants = []contestant{
 		{"hookonce", inDatabase(func(t testing.TB, dsn string) float64 { return workOff(t, dsn, s.events) })},
-	}
-	if s.everything {
-		river := buildRiver(t)
-		with := func(mode string) func(testing.TB) float64 {
-			return inDatabase(func(t testing.TB, dsn string) float64 {
-				return eventsPerSecond(t, exec.Command(river, "-database", dsn, "-jobs", fmt.Sprint(s.events), "-mode", mode))
-			})
-		}
-		c.contestants = append(c.contestants,
-			contestant{"River in the transaction", with("tx")}, contestant{"River after it", with("after")})
+		{"River in the transaction", with("tx")},
+		{"River after it", with("after")},
 	}
 	return c
 }

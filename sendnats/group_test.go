@@ -12,4 +12,4 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "brokers") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "brokers") }

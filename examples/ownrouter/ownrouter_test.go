@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "examples") }
 
 const (
 	secret       = "a-secret-for-the-tests-of-the-router"

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "examples") }
 
 func TestConsumer(t *testing.T) {
 	program, err := filepath.Abs("consumer.py")

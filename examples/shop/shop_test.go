@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "examples") }
 
 const (
 	secret        = "whsec_for_the_tests_of_the_shop"

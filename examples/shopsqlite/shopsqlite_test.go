@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "examples") }
 
 // TestShopIsKilled checks that everything takes effect once, although each event is delivered three
 // times and the process is killed while it works.

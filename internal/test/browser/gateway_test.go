@@ -131,7 +131,7 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "browser") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "browser") }
 
 // startGateway starts a gateway whose figures of the last hours are made up, and sends events to it.
 func startGateway(t *testing.T) *gateway {

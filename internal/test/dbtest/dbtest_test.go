@@ -11,9 +11,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func TestMain(m *testing.M) {
@@ -104,15 +105,10 @@ func checkGone(t *testing.T, folder string, pids []int) {
 		t.Error(err)
 	}
 	// A keeper removes the folder after its server has ended.
-	for deadline := time.Now().Add(stopTimeout); ; time.Sleep(5 * time.Millisecond) {
+	eventually.True(t, "the folder "+folder+" is gone", func() bool {
 		_, err := os.Stat(folder)
-		if errors.Is(err, os.ErrNotExist) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the folder %s still exists: %v", folder, err)
-		}
-	}
+		return errors.Is(err, os.ErrNotExist)
+	})
 }
 
 // TestKilledServerLeavesNoSharedMemory ends a test while its server is killed and not restarted.

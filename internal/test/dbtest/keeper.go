@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The test binaries of a run share one server. Each holds a shared lock on the file "users" for as long as it lives. The
@@ -73,7 +75,7 @@ func startKeeper(folder string) ([]byte, error) {
 		return nil, err
 	}
 	_ = cmd.Process.Release() // it outlives this process
-	for deadline := time.Now().Add(2 * startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < 2*eventually.Bound; time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(dsnFile(folder)); err == nil {
 			return text, nil
 		}
@@ -81,7 +83,7 @@ func startKeeper(folder string) ([]byte, error) {
 			return nil, errors.New(string(text))
 		}
 	}
-	return nil, errors.New("the process that starts PostgreSQL told nothing within two minutes")
+	return nil, errors.New("the process that starts PostgreSQL told nothing")
 }
 
 // init makes this process a keeper if it was started as one.

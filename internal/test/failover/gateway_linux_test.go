@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "cluster") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "cluster") }
 
 // gateway is a running gateway. It is started once and never again.
 type gateway struct {

@@ -12,4 +12,4 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "examples") }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "receivers") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "receivers") }
 
 // buildDir holds all that the tests of this binary install.
 var buildDir string

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "scale") } //nolint:paralleltest // it shows the skip
+func TestGroup(t *testing.T) { group.Need(t, "scale") }
 
 // root is the folder of the module.
 var root = filepath.Join("..", "..", "..")

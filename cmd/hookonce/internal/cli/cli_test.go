@@ -13,7 +13,6 @@ import (
 // TestMain lets the test binary act as the command hookonce, for the scripts and for the tests that
 // start it as a separate process.
 func TestMain(m *testing.M) {
-	_ = os.Unsetenv("HOOKONCE_BENCH") // set by .ci/run for bench/; every command would warn of it
 	testscript.Main(m, map[string]func(){
 		"hookonce": func() {
 			code := cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ())

@@ -58,7 +58,7 @@ func (l *loader) unknownVariables() {
 	slices.Sort(known)
 	var names []string
 	for name := range l.env {
-		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, "HOOKONCE_TEST_") &&
+		if strings.HasPrefix(name, prefix) && !strings.HasPrefix(name, "HOOKONCE_TEST") &&
 			!l.used[name] && !slices.Contains(known, name) {
 			names = append(names, name)
 		}
