@@ -36,7 +36,7 @@ func TestSweepAfterARestore(t *testing.T) {
 	w := openWork(t)
 	run := w.takeOne(t, "evt_1")
 	w.kill(t, run)
-	other := connect(t, dbtest.StartServer(t, nil).DSN(), strings.Trim(w.schema, `"`), nil)
+	other := connect(t, dbtest.StartServer(t, &dbtest.Options{Stranger: true}).DSN(), strings.Trim(w.schema, `"`), nil)
 	if _, err := hookmigrate.Up(t.Context(), other.Store); err != nil {
 		t.Fatal(err)
 	}

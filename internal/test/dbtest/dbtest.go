@@ -73,15 +73,31 @@ func server(t testing.TB) string {
 	if !shared.inMain {
 		t.Fatal("dbtest: TestMain must call dbtest.Main or dbtest.Run")
 	}
+	if join(); shared.err != nil {
+		t.Fatalf("dbtest: %v", shared.err)
+	}
+	return shared.dsn
+}
+
+// join finds or starts the server of this test binary, once.
+func join() {
 	shared.start.Do(func() {
 		if shared.dsn = os.Getenv(Environment); shared.dsn == "" {
 			shared.dsn, shared.leave, shared.err = joinServer(keeperFolder())
 		}
 	})
-	if shared.err != nil {
-		t.Fatalf("dbtest: %v", shared.err)
+}
+
+// template returns the folder with the files of a new server, or "" without a server of ours.
+func template() string {
+	if join(); shared.leave == nil {
+		return ""
 	}
-	return shared.dsn
+	folder, err := os.ReadFile(templateFile(keeperFolder()))
+	if err != nil {
+		return ""
+	}
+	return string(folder)
 }
 
 // Postgres returns the DSN of a running server and the name of a schema on it that does not exist

@@ -153,7 +153,7 @@ func orphan(how string) {
 	var err error
 	if how == "private" {
 		var s *Server
-		if s, err = start(&Options{}); err == nil {
+		if s, err = start(&Options{}, ""); err == nil {
 			dsn = s.DSN()
 		}
 	} else {

@@ -56,8 +56,9 @@ func joinServer(folder string) (dsn string, leave func(), err error) {
 	return string(text), leave, nil
 }
 
-func dsnFile(folder string) string     { return filepath.Join(folder, "dsn") }
-func failureFile(folder string) string { return filepath.Join(folder, "failure") }
+func dsnFile(folder string) string      { return filepath.Join(folder, "dsn") }
+func templateFile(folder string) string { return filepath.Join(folder, "template") }
+func failureFile(folder string) string  { return filepath.Join(folder, "failure") }
 
 // startKeeper starts a keeper in a session of its own, and returns the DSN of its server.
 func startKeeper(folder string) ([]byte, error) {
@@ -106,7 +107,15 @@ func keep(folder string) error {
 		return err
 	}
 	defer unlock()
-	s, err := start(&Options{})
+	first, err := makeTemplate()
+	if err != nil {
+		return err
+	}
+	defer first.destroy()
+	if err := os.WriteFile(templateFile(folder), []byte(first.folder), 0o600); err != nil {
+		return err
+	}
+	s, err := start(&Options{}, first.folder)
 	if err != nil {
 		return err
 	}
@@ -124,6 +133,25 @@ func keep(folder string) error {
 		err = os.RemoveAll(folder)
 	}
 	return errors.Join(err, s.destroy())
+}
+
+// makeTemplate makes the files of a server that never runs.
+func makeTemplate() (*Server, error) {
+	folder, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{programs: folder, password: randomHex(16)}
+	if err := s.makeFolder(baseFolder(), prefix); err != nil {
+		return nil, err
+	}
+	if err = s.initialise(); err == nil {
+		err = os.WriteFile(passwordFile(s.folder), []byte(s.password), 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.destroy())
+	}
+	return s, nil
 }
 
 // awaitEnd returns when nobody has used the folder for a while, and removes it, so that nobody finds it any more.

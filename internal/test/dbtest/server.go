@@ -36,6 +36,8 @@ type Options struct {
 	// there is room. An fsync then costs nothing: tests are faster, but measurements would be
 	// wrong.
 	OnDisk bool
+	// Stranger gives the server a system identifier of its own. Otherwise it has that of the others, as a standby has.
+	Stranger bool
 	// Env adds to the server's environment, as "NAME=value".
 	Env []string
 }
@@ -61,7 +63,11 @@ func StartServer(t testing.TB, opts *Options) *Server {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s, err := start(opts)
+	from := ""
+	if !opts.Stranger {
+		from = template()
+	}
+	s, err := start(opts, from)
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
@@ -88,8 +94,9 @@ func (s *Server) DSN() string {
 // Addr returns the host and port that the server listens on.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// start makes a new server and starts it.
-func start(opts *Options) (*Server, error) {
+// start makes a new server and starts it. Its files are a copy of those of a new server in the folder template, or made
+// anew if that is "".
+func start(opts *Options, template string) (*Server, error) {
 	folder, err := programs()
 	if err != nil {
 		return nil, err
@@ -102,7 +109,12 @@ func start(opts *Options) (*Server, error) {
 	if err := s.makeFolder(base, prefix); err != nil {
 		return nil, err
 	}
-	if err = s.initialise(); err == nil {
+	if template == "" {
+		err = s.initialise()
+	} else {
+		err = s.copyFrom(template)
+	}
+	if err == nil {
 		err = s.launch()
 	}
 	if err != nil {
@@ -222,6 +234,21 @@ func (s *Server) initialise() error {
 	}
 	return os.Remove(passwordFile)
 }
+
+// copyFrom copies the files and the password of a server that has never run: initdb takes a second.
+func (s *Server) copyFrom(template string) error {
+	password, err := os.ReadFile(passwordFile(template))
+	if err != nil {
+		return err
+	}
+	s.password = string(password)
+	if out, err := exec.Command("cp", "-a", filepath.Join(template, "data"), s.data()).CombinedOutput(); err != nil { // with its owner
+		return fmt.Errorf("copying the files of a server: %w: %s", err, out)
+	}
+	return nil
+}
+
+func passwordFile(template string) string { return filepath.Join(template, "superuser") }
 
 // launch starts the server on its port, or on a free one the first time.
 func (s *Server) launch() error {
