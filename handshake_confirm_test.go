@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -144,11 +145,7 @@ func TestFailedConfirmationIsRetried(t *testing.T) {
 	if !hookonce.Confirm(in, "sns", confirmURL) {
 		t.Fatal("the engine refused the confirmation")
 	}
-	select {
-	case <-confirmed:
-	case <-time.After(time.Minute):
-		t.Error("the confirmation was not retried within a minute")
-	}
+	eventually.Receive(t, "the confirmation is retried", confirmed)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -240,21 +241,15 @@ type outcome struct {
 // ended waits until an event is done, dead or skipped, and returns it.
 func ended[T any](t *testing.T, l *library[T], id string) *driver.EventDetail {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		ev, err := l.db.Event(t.Context(), "gh", id)
-		if err != nil {
+	var ev *driver.EventDetail
+	eventually.True(t, "event "+id+" has ended", func() bool {
+		var err error
+		if ev, err = l.db.Event(t.Context(), "gh", id); err != nil {
 			t.Fatal(err)
 		}
-		switch ev.State {
-		case driver.StateDone, driver.StateDead, driver.StateSkipped:
-			return ev
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute event %s is still %s: %+v", id, ev.State, ev.Event)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+		return slices.Contains([]string{driver.StateDone, driver.StateDead, driver.StateSkipped}, ev.State)
+	})
+	return ev
 }
 
 // wantOutcome waits until an event has ended, and compares its outcome.

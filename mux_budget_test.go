@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -107,7 +108,7 @@ func TestInlineHasAShareOfTheConnections(t *testing.T) {
 	in := inbox(t, l, mux, func(c *hookonce.Config) {
 		c.Workers, c.Batch = most, 1
 		c.Sources = append(c.Sources, hookonce.Source{
-			Name: "inline", Inline: true, Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 10 * time.Second,
+			Name: "inline", Inline: true, Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
 		})
 	})
 	run(t, in)
@@ -136,23 +137,15 @@ func TestInlineHasAShareOfTheConnections(t *testing.T) {
 // waitForSent waits until the message of an event is recorded as sent at its first attempt.
 func waitForSent(t *testing.T, db driver.Store, source, id string) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	eventually.True(t, "the message of "+id+" is sent", func() bool {
 		ev, err := db.Event(t.Context(), source, id)
 		if err != nil || len(ev.Messages) != 1 {
 			t.Fatalf("event %s: %+v, error %v; want one message", id, ev, err)
 		}
-		if m := ev.Messages[0]; m.State == driver.StateSent {
-			if m.Attempts != 1 {
-				t.Errorf("the message of %s took %d attempts", id, m.Attempts)
-			}
-			return
+		m := ev.Messages[0]
+		if m.State == driver.StateSent && m.Attempts != 1 {
+			t.Errorf("the message of %s took %d attempts", id, m.Attempts)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the message of %s is %+v, want it sent", id, ev.Messages[0])
-		}
-		<-tick.C
-	}
+		return m.State == driver.StateSent
+	})
 }

@@ -331,7 +331,7 @@ func ignoredError[T any](t *testing.T, l *library[T]) {
 func tooLong[T any](t *testing.T, l *library[T]) {
 	mux := &hookonce.Mux[T]{}
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if err := l.insert(ctx, tx, ev.ID); err != nil {
+		if err := l.insert(context.WithoutCancel(ctx), tx, ev.ID); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -351,7 +351,7 @@ func neverReturns[T any](t *testing.T, l *library[T]) {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if err := l.insert(ctx, tx, ev.ID); err != nil {
+		if err := l.insert(context.WithoutCancel(ctx), tx, ev.ID); err != nil {
 			return err
 		}
 		<-release

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -143,20 +144,22 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 	server := httptest.NewServer(in)
 	t.Cleanup(server.Close)
 	for path, want := range map[string]int{"/webhooks/gh": 503, "/webhooks/other": 404} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil { // shorter than the limit for a body
-			t.Fatal(err)
-		}
-		fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatalf("%s: no answer: %v", path, err)
-		}
-		resp.Body.Close()
+		var resp *http.Response
+		eventually.Succeeds(t, "an answer before the limit for a body", func() error {
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(8 * time.Second)); err != nil {
+				return err
+			}
+			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
+			if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+				return err
+			}
+			return resp.Body.Close()
+		})
 		if resp.StatusCode != want || !resp.Close {
 			t.Errorf("%s: answer %d, closes the connection: %t; want %d and true", path, resp.StatusCode, resp.Close, want)
 		}

@@ -1,13 +1,13 @@
 package hookonce_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hookonce/hookonce"
@@ -78,29 +78,29 @@ func TestUndecidedConditionMakesTheEventDead(t *testing.T) {
 // The conditions of one delivery have half of the time for its answer.
 func TestConditionsLeaveTimeForTheClaim(t *testing.T) {
 	t.Parallel()
-	store := rig.OpenSQLite(t)
-	const ackTimeout = 2 * time.Second
-	var evaluated atomic.Int64
-	in := newEngine(t, store, func(cfg *hookonce.Config) {
-		cfg.Sources[0].AckTimeout = ackTimeout
-		cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
-		for i := range 5 {
-			cfg.Routes = append(cfg.Routes, hookonce.Route{Name: fmt.Sprint("slow-", i), To: "d", Where: func(*hookonce.Event) (bool, error) {
-				evaluated.Add(1)
-				ctx, cancel := context.WithTimeout(t.Context(), ackTimeout/2+100*time.Millisecond)
-				defer cancel()
-				<-ctx.Done()
-				return true, nil
-			}})
+	synctest.Test(t, func(t *testing.T) {
+		store := rig.OpenSQLite(t)
+		const ackTimeout = 2 * time.Second
+		var evaluated atomic.Int64
+		in := newEngine(t, store, func(cfg *hookonce.Config) {
+			cfg.Sources[0].AckTimeout = ackTimeout
+			cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
+			for i := range 5 {
+				cfg.Routes = append(cfg.Routes, hookonce.Route{Name: fmt.Sprint("slow-", i), To: "d", Where: func(*hookonce.Event) (bool, error) {
+					evaluated.Add(1)
+					time.Sleep(ackTimeout/2 + 100*time.Millisecond)
+					return true, nil
+				}})
+			}
+		})
+		if got := deliver(in, delivery("1", "{}")); got.Code != http.StatusOK {
+			t.Fatalf("the delivery is answered %d, want 200", got.Code)
+		}
+		ev := eventState(t, store, "1")
+		if n := evaluated.Load(); n != 1 || ev.State != driver.StateDead || ev.Note != driver.NoteUndecided+"slow-1" {
+			t.Errorf("%d conditions were evaluated, and the event is %s with the note %q, want 1, dead and slow-1", n, ev.State, ev.Note)
 		}
 	})
-	if got := deliver(in, delivery("1", "{}")); got.Code != http.StatusOK {
-		t.Fatalf("the delivery is answered %d, want 200", got.Code)
-	}
-	ev := eventState(t, store, "1")
-	if n := evaluated.Load(); n != 1 || ev.State != driver.StateDead || ev.Note != driver.NoteUndecided+"slow-1" {
-		t.Errorf("%d conditions were evaluated, and the event is %s with the note %q, want 1, dead and slow-1", n, ev.State, ev.Note)
-	}
 }
 
 // The caller's own work is committed with the claim; only the routes wait for a replay.

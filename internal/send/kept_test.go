@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // eager are rules under which a connection is used again at once, for as long as a test takes.
@@ -310,24 +312,26 @@ func TestClosedAtRest(t *testing.T) {
 // request was answered again first.
 func TestLateAnswerDoesNotCount(t *testing.T) {
 	t.Parallel()
-	confirming := make(chan struct{})
+	confirming, said := make(chan struct{}), make(chan struct{})
 	url := serveEach(t, func(x *exchangeNo) bool {
 		io.WriteString(x, ok200)
 		if x.id == "msg_2" {
 			<-confirming
 			io.WriteString(x, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+			close(said)
 		}
 		return true
 	})
-	slow := eager
-	slow.confirm, slow.longest = 2*time.Second, 2*time.Second // enough for the write after confirming
-	s, barred := keeping(t, slow, nil)
+	s, barred := keeping(t, eager, nil)
 	if got := s.Send(t.Context(), to(url), message()); got.Err != nil {
 		t.Fatal(got.Err)
 	}
 	msg := message()
 	msg.ID = "msg_2"
-	msg.Answered = func() { close(confirming) }
+	msg.Answered = func() {
+		close(confirming)
+		<-said
+	}
 	got := s.Send(t.Context(), to(url), msg)
 	if !errors.Is(got.Err, ErrDoubt) || got.StatusCode != 200 || got.Permanent || got.Detail == "" {
 		t.Errorf("got %+v", got)
@@ -354,9 +358,7 @@ func TestOneOffenceEndsReuse(t *testing.T) {
 		io.WriteString(x, ok200)
 		return true
 	})
-	slow := eager
-	slow.confirm, slow.longest = 2*time.Second, 2*time.Second
-	s, barred := keeping(t, slow, nil)
+	s, barred := keeping(t, eager, nil)
 	if got := s.Send(t.Context(), to(url), message()); got.Err != nil {
 		t.Fatal(got.Err)
 	}
@@ -367,6 +369,7 @@ func TestOneOffenceEndsReuse(t *testing.T) {
 		if got := s.Send(t.Context(), to(url), other); got.Err != nil { // on a new connection, so it counts
 			t.Error(got.Err)
 		}
+		eventually.True(t, "the destination is barred", func() bool { return barred.Load() == 1 })
 	}
 	if got := s.Send(t.Context(), to(url), msg); !errors.Is(got.Err, ErrDoubt) {
 		t.Errorf("got %+v", got)
@@ -400,9 +403,7 @@ func TestExtraAnswerAtRest(t *testing.T) {
 		}
 		return true
 	})
-	slow := eager
-	slow.confirm, slow.longest = time.Second, time.Second
-	s, barred := keeping(t, slow, nil)
+	s, barred := keeping(t, eager, nil)
 	if got := s.Send(t.Context(), to(url), message()); got.Err != nil {
 		t.Fatal(got.Err)
 	}
