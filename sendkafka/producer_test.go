@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestLargeBatch sends messages at a time that fit, while two of them in a batch do not. Kafka refuses that batch.
@@ -84,13 +84,9 @@ func TestLargest(t *testing.T) {
 	<-held.waiting
 	refused := make(chan error, 1)
 	go func() { refused <- sender.Send(t.Context(), ofSize("x", 20001)) }()
-	select {
-	case err := <-refused:
-		if !guard.IsPermanent(err) || !strings.Contains(err.Error(), "20001 bytes") {
-			t.Errorf("too large: %v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Error("a message that is too large waits for another one")
+	err := eventually.Receive(t, "a message that is too large waits for no other", refused)
+	if !guard.IsPermanent(err) || !strings.Contains(err.Error(), "20001 bytes") {
+		t.Errorf("too large: %v", err)
 	}
 	r.hold.Store(nil)
 	close(held.until)
@@ -116,15 +112,12 @@ func TestRefusedBatch(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	const patience = 5 * time.Second
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithCancel(eventually.Context(t))
 	defer cancel()
 	refused := make(chan error, 1)
 	go func() { refused <- sender.Send(ctx, outgoing("refused")) }()
 	<-waiting
-	other, cancelOther := context.WithTimeout(t.Context(), patience)
-	defer cancelOther()
-	if err := sender.Send(other, outgoing("other")); err != nil {
+	if err := sender.Send(eventually.Context(t), outgoing("other")); err != nil {
 		t.Errorf("another message: %v", err)
 	}
 	cancel()

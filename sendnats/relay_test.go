@@ -8,9 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/sendnats"
@@ -82,13 +82,8 @@ func TestDestination(t *testing.T) {
 		t.Errorf("address %q, want %q", got, want)
 	}
 	stop()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("Run did not end")
+	if err := eventually.Receive(t, "Run ends", ended); err != nil {
+		t.Error(err)
 	}
 	rig.WaitFor(t, func() bool { return s.open(t) == 0 })
 }

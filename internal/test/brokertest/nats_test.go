@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -22,7 +23,7 @@ func TestKilledTestLeavesNoNATS(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux binds a child to its parent")
 	}
-	const variable, patience = "HOOKONCE_BROKERTEST_ORPHAN", 20 * time.Second
+	const variable = "HOOKONCE_BROKERTEST_ORPHAN"
 	if os.Getenv(variable) != "" {
 		fmt.Println(brokertest.StartNATS(t).Addr)
 		<-time.After(time.Hour) // until it is killed
@@ -48,20 +49,13 @@ func TestKilledTestLeavesNoNATS(t *testing.T) {
 	}
 	await := func(listens bool) {
 		t.Helper()
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for deadline := time.Now().Add(patience); ; <-tick.C {
+		eventually.True(t, fmt.Sprintf("the server listens: %v", listens), func() bool {
 			conn, err := net.Dial("tcp", addr)
 			if err == nil {
 				conn.Close()
 			}
-			if (err == nil) == listens {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("after %s: the server listens: %v, want %v", patience, err == nil, listens)
-			}
-		}
+			return (err == nil) == listens
+		})
 	}
 	await(true)
 	kill()

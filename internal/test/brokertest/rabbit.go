@@ -15,10 +15,8 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// startTimeout bounds the start of RabbitMQ, which takes five seconds of processor time.
-const startTimeout = 3 * time.Minute
 
 // Rabbit is a RabbitMQ server. Its files outlive its process.
 type Rabbit struct {
@@ -100,9 +98,9 @@ func (r *Rabbit) Start() {
 	r.hold = hold
 	select {
 	case <-ready:
-	case <-time.After(startTimeout):
+	case <-time.After(eventually.Bound):
 		r.Kill()
-		r.t.Fatalf("RabbitMQ is not ready after %s; it said:\n%s", startTimeout, r.output.text())
+		r.t.Fatalf("RabbitMQ is not ready after %s; it said:\n%s", eventually.Bound, r.output.text())
 	}
 }
 

@@ -81,10 +81,10 @@ func lockFile(path string, how int) (unlock func(), err error) {
 
 // waitGone waits until all of the processes have ended.
 func waitGone(pids []int) error {
-	deadline := time.Now().Add(eventually.Bound)
+	began := time.Now()
 	for _, pid := range pids {
 		for alive(pid) {
-			if time.Now().After(deadline) {
+			if time.Since(began) > eventually.Bound {
 				return fmt.Errorf("process %d still runs after %v", pid, eventually.Bound)
 			}
 			time.Sleep(5 * time.Millisecond)

@@ -207,7 +207,7 @@ var rules = map[string]rule{
 	"internal/test/control":     {why: "a server and its client; nothing of one package"},
 	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
 	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
-	"internal/test/brokertest":  {within: []string{"internal/test/dbtest"}, why: "it starts brokers as processes, so it needs no client of theirs"},
+	"internal/test/brokertest":  {within: []string{"internal/test/dbtest", "internal/test/eventually"}, why: "it starts brokers as processes, so it needs no client of theirs"},
 	"internal/test/rig": {
 		within:  []string{"driver", "hookmigrate", "hooksql", "internal/test/eventually"},
 		modules: []string{"modernc.org/sqlite"},
@@ -215,12 +215,12 @@ var rules = map[string]rule{
 	},
 	"internal/test/receivers": {why: "programs in other languages; of Go it has their tests"},
 	"internal/test/examplestest": {
-		within:  []string{"driver", "internal/test/dbtest", "internal/test/race"},
+		within:  []string{"driver", "internal/test/dbtest", "internal/test/eventually", "internal/test/race"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it knows the examples by their outside, and their databases",
 	},
 	"internal/test/sqltest": {
-		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/test/dbtest", "internal/test/examplestest"},
+		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/test/dbtest", "internal/test/eventually", "internal/test/examplestest"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it claims what consumers take, and knows them by their outside",
 	},

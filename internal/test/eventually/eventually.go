@@ -49,14 +49,21 @@ func poll(t testing.TB, what string, look func() (bool, error)) {
 }
 
 // Receive waits for a value of a channel, or for its end. what names this event.
-func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+func Receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	v, _ := Next(t, what, from)
+	return v
+}
+
+// Next is Receive, and reports whether there was a value.
+func Next[T any](t testing.TB, what string, from <-chan T) (v T, ok bool) {
 	t.Helper()
 	select {
-	case v = <-from:
+	case v, ok = <-from:
 	case <-time.After(Bound):
 		t.Fatalf("not within %s: %s", Bound, what)
 	}
-	return v
+	return v, ok
 }
 
 // Context returns a context for calls that must succeed. It ends after Bound, or with the test.

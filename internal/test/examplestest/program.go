@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 const (
-	startTimeout = 2 * time.Minute // the machine may be busy
-	stopTimeout  = 30 * time.Second
-	shownLog     = 8 << 10
+	stopTimeout = 30 * time.Second
+	shownLog    = 8 << 10
 )
 
 // Program is a program that serves webhooks, and that is started again after each kill. Except for
@@ -82,9 +82,9 @@ func (p *Program) start(t testing.TB) {
 		p.url = url
 	case <-started.ended:
 		t.Fatalf("the program ended: %s\n%s", started.cmd.ProcessState, started.log())
-	case <-time.After(startTimeout):
+	case <-time.After(eventually.Bound):
 		p.Kill(t)
-		t.Fatalf("the program does not serve within %s:\n%s", startTimeout, started.log())
+		t.Fatalf("the program does not serve within %s:\n%s", eventually.Bound, started.log())
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
 )
 
@@ -28,7 +29,6 @@ const (
 	trialSide     = 2  // processes side by side
 	trialBatch    = 25 // events in one claim
 	trialAttempts = 3
-	trialTimeout  = 2 * time.Minute
 	pollEvery     = 20 * time.Millisecond
 )
 
@@ -56,7 +56,7 @@ func Python(t testing.TB) (path string) {
 // The consumer takes from the source "shop", in the schema "hookonce" of the database in
 // DATABASE_URL, and obeys NEXT_API, ATTEMPTS and FIRST_RETRY.
 func Consumer(t *testing.T, schema string, command ...string) {
-	ctx, cancel := context.WithTimeout(t.Context(), trialTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Bound)
 	w := newTrial(t, schema)
 	var feeding sync.WaitGroup
 	defer func() { cancel(); feeding.Wait() }()
@@ -67,7 +67,7 @@ func Consumer(t *testing.T, schema string, command ...string) {
 		select {
 		case <-w.api.Called: // a consumer is in the middle of its work
 		case <-ctx.Done():
-			t.Fatalf("no consumer began work within %s\n%s", trialTimeout, w.log())
+			t.Fatalf("no consumer began work within %s\n%s", eventually.Bound, w.log())
 		}
 		for _, p := range w.processes {
 			p.kill(t)
@@ -192,7 +192,7 @@ func (w *trial) await(ctx context.Context, t *testing.T, query string, args ...a
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			t.Fatalf("%s %v: not true within %s\n%s", query, args, trialTimeout, w.log())
+			t.Fatalf("%s %v: not true within %s\n%s", query, args, eventually.Bound, w.log())
 		}
 	}
 }
@@ -310,8 +310,8 @@ func (p *consumer) stop(t *testing.T) {
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("a consumer ended with %s", p.cmd.ProcessState)
 		}
-	case <-time.After(trialTimeout):
-		t.Errorf("a consumer did not end within %s of SIGTERM", trialTimeout)
+	case <-time.After(eventually.Bound):
+		t.Errorf("a consumer did not end within %s of SIGTERM", eventually.Bound)
 	}
 }
 
