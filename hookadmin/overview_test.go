@@ -14,6 +14,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -183,12 +184,10 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	deadline := time.After(time.Minute)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	eventually.True(t, "the circuit opens", func() bool {
 		d := readJSON[circuits](t, g.get(t, "/api/v1/destinations")).Destinations[0]
-		if c := d.Circuit; c.Open {
+		c := d.Circuit
+		if c.Open {
 			if c.Failures < 10 || c.Since == nil || c.NextProbe == nil || !c.NextProbe.After(*c.Since) {
 				t.Errorf("circuit %+v", c)
 			}
@@ -198,14 +197,9 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			if got := warnings(g.page(t, "/", 200)); len(got) != 2 || !strings.HasPrefix(got[0], "! Database ") || !strings.HasPrefix(got[1], "Circuit open The destination billing failed ") {
 				t.Errorf("warnings of the overview: %q", got)
 			}
-			break
 		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("the circuit did not open: %+v", d)
-		}
-	}
+		return c.Open
+	})
 }
 
 type circuits struct {

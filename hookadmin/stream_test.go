@@ -22,6 +22,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/feed"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -139,19 +140,14 @@ func (r *reading) read(from io.Reader) {
 	}
 }
 
-// next returns the next item, or fails after a minute.
+// next returns the next item.
 func (r *reading) next(t *testing.T) sse {
 	t.Helper()
-	select {
-	case item, ok := <-r.items:
-		if !ok {
-			t.Fatal("the stream has ended")
-		}
-		return item
-	case <-time.After(time.Minute):
-		t.Fatal("the stream is silent")
+	item, ok := eventually.Next(t, "the next item of the stream", r.items)
+	if !ok {
+		t.Fatal("the stream has ended")
 	}
-	return sse{}
+	return item
 }
 
 // rows returns the next n rows as "event source event_id outcome", sorted if there are a few: an
@@ -388,11 +384,7 @@ func TestStreamClients(t *testing.T) {
 	}
 	most := 0
 	for n := -1; n != 0; most = max(most, n) {
-		select {
-		case n = <-s.clients:
-		case <-time.After(time.Minute):
-			t.Fatal("the streams do not end when their clients leave")
-		}
+		n = eventually.Receive(t, "the streams end when their clients leave", s.clients)
 	}
 	if most != feed.MaxClients {
 		t.Errorf("%d clients at most, want %d", most, feed.MaxClients)
@@ -435,8 +427,7 @@ func TestSlowStream(t *testing.T) {
 		t.Fatalf("%d clients, want 1", n)
 	}
 	big := driver.FeedRow{EventID: strings.Repeat("e", driver.MaxFeedText), Type: strings.Repeat("t", driver.MaxFeedText), Outcome: "ok"}
-	deadline := time.After(time.Minute)
-	for {
+	eventually.True(t, "a client that does not read is dropped", func() bool {
 		rows := make([]driver.FeedRow, 1000)
 		for i := range rows {
 			rows[i] = big
@@ -447,10 +438,9 @@ func TestSlowStream(t *testing.T) {
 			if n != 0 {
 				t.Errorf("%d clients, want 0", n)
 			}
-			return
-		case <-deadline:
-			t.Fatal("a client that does not read is kept")
+			return true
 		case <-time.After(500 * time.Millisecond):
+			return false
 		}
-	}
+	})
 }

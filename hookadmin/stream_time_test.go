@@ -14,6 +14,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -78,17 +79,12 @@ func TestStreamIsInTime(t *testing.T) {
 func (f *flushed) await(t *testing.T, id string, began time.Time) time.Duration {
 	t.Helper()
 	for seen := map[string]bool{}; !seen["delivery"] || !seen["attempt"]; {
-		select {
-		case text := <-f.out:
-			for line := range strings.Lines(text) {
-				data, isData := strings.CutPrefix(line, "data: ")
-				var row hookadmin.StreamRow
-				if isData && json.Unmarshal([]byte(data), &row) == nil && row.EventID == id {
-					seen[row.Kind] = true
-				}
+		for line := range strings.Lines(eventually.Receive(t, fmt.Sprintf("%s: more than %v on the stream", id, seen), f.out)) {
+			data, isData := strings.CutPrefix(line, "data: ")
+			var row hookadmin.StreamRow
+			if isData && json.Unmarshal([]byte(data), &row) == nil && row.EventID == id {
+				seen[row.Kind] = true
 			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: the stream has only %v", id, seen)
 		}
 	}
 	return time.Since(began)

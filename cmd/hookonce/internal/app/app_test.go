@@ -16,10 +16,8 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// patience bounds every wait; it only runs out if something is broken.
-const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
@@ -72,20 +70,15 @@ func serve(t *testing.T, s *config.Settings) *running {
 // wait returns the error of Serve.
 func (r *running) wait(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-r.err:
-		r.err <- err
-		return err
-	case <-time.After(patience):
-		t.Fatalf("Serve did not return:\n%s", r.log.text())
-		return nil
-	}
+	err := eventually.Receive(t, "Serve returns", r.err)
+	r.err <- err
+	return err
 }
 
 // await waits for a log line that has attr, and returns the first one.
 func (r *running) await(t *testing.T, attr string) map[string]any {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(eventually.Bound)
 	for {
 		for line := range strings.Lines(r.log.text()) {
 			var fields map[string]any

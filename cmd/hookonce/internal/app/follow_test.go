@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // newStore returns a SQLite store with the schema.
@@ -173,7 +174,7 @@ func TestFollowFindsLateEvents(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
 	receive(t, store, time.Time{}, "a")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), eventually.Bound)
 	defer cancel()
 	slow := new(config.Settings)
 	slow.Engine.Sources = []hookonce.Source{{AckTimeout: time.Hour}}

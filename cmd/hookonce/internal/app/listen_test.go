@@ -1,10 +1,11 @@
 package app
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestShutdownEndsLongAdminRequests stops a server during a request that would never end, such as a
@@ -38,8 +39,7 @@ func TestShutdownEndsLongAdminRequests(t *testing.T) {
 		answered <- answer{resp.StatusCode, nil}
 	}()
 	<-working
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := eventually.Context(t)
 	if err := l.shutdown(ctx); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // labSettings are the settings of a gateway on SQLite with an unsigned source, lab.
@@ -39,7 +40,7 @@ func openDelivery(t *testing.T, addr string) (net.Conn, *bufio.Reader) {
 func beginDelivery(t *testing.T, conn net.Conn) *bufio.Reader {
 	t.Helper()
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(eventually.Bound)); err != nil {
 		t.Fatal(err)
 	}
 	// The server asks for the body as soon as its handler reads it. From then on the delivery is
@@ -63,21 +64,13 @@ func beginDelivery(t *testing.T, conn net.Conn) *bufio.Reader {
 // refuses waits until addr accepts no more connections.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
-	pause := time.NewTicker(5 * time.Millisecond)
-	defer pause.Stop()
-	deadline := time.After(patience)
-	for {
+	eventually.True(t, "no new connections to "+addr+" are accepted", func() bool {
 		conn, err := net.Dial("tcp", addr)
-		if err != nil {
-			return
+		if err == nil {
+			conn.Close()
 		}
-		conn.Close()
-		select {
-		case <-pause.C:
-		case <-deadline:
-			t.Fatalf("new connections to %s are still accepted", addr)
-		}
-	}
+		return err != nil
+	})
 }
 
 // A delivery whose body arrives during the stop is claimed like any other.

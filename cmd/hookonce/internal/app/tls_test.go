@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // writePair writes the certificate of httptest, which is for example.com and valid until 2084, and its
@@ -101,7 +102,7 @@ func TestServeTLSFromFiles(t *testing.T) {
 	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), "HTTP request to an HTTPS server") {
 		t.Errorf("plain HTTP is answered %s: %s, %v", resp.Status, text, err)
 	}
-	if err := silent.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := silent.SetReadDeadline(time.Now().Add(eventually.Bound)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := silent.Read(make([]byte, 1)); n != 0 || err == nil || os.IsTimeout(err) {
@@ -135,7 +136,7 @@ func TestPlainHTTPOnATLSPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(eventually.Bound)); err != nil {
 			t.Fatal(err)
 		}
 		body := strings.Repeat("x", 300<<10)

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/big"
 	"net"
@@ -20,10 +21,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// patience bounds every wait; it only runs out if something is broken.
-const patience = 60 * time.Second
+	"github.com/hookonce/hookonce/internal/test/eventually"
+)
 
 // issue returns a self-signed certificate and its key, as PEM.
 func issue(t testing.TB, name string, notAfter time.Time) (cert, key []byte) {
@@ -117,13 +117,8 @@ func (r *reports) all() []string {
 // await waits until a number of calls were made.
 func (r *reports) await(t *testing.T, n int) {
 	t.Helper()
-	timeout := time.After(patience)
 	for len(r.all()) < n {
-		select {
-		case <-r.news:
-		case <-timeout:
-			t.Fatalf("the reports are %v, want %d of them", r.all(), n)
-		}
+		eventually.Receive(t, fmt.Sprintf("more reports than %v", r.all()), r.news)
 	}
 }
 
@@ -184,7 +179,7 @@ func listen(t *testing.T, k Keeper) string {
 // served returns the name in the certificate that a client sees.
 func served(t *testing.T, address string) string {
 	t.Helper()
-	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", address, &tls.Config{InsecureSkipVerify: true, ServerName: "any.example.com"})
+	conn, err := tls.DialWithDialer(&net.Dialer{Timeout: eventually.Bound}, "tcp", address, &tls.Config{InsecureSkipVerify: true, ServerName: "any.example.com"})
 	if err != nil {
 		t.Errorf("the handshake failed: %v", err)
 		return ""

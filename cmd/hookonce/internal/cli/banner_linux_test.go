@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The command that the banner shows works as it is printed, and brings the event to the destination.
@@ -93,7 +95,7 @@ func TestBannerAsTextInAPipe(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	timeout := time.AfterFunc(eventually.Bound, func() { _ = cmd.Process.Kill() })
 	defer timeout.Stop()
 	var text string
 	lines := bufio.NewScanner(stdout)

@@ -17,13 +17,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-const (
-	githubSecret = "a-secret-of-16-bytes-or-more"
-	// patience bounds every wait; it only runs out if something is broken.
-	patience = 60 * time.Second
-)
+const githubSecret = "a-secret-of-16-bytes-or-more"
 
 // gateway is a process that runs "hookonce serve".
 type gateway struct {
@@ -81,7 +79,7 @@ func launchGateway(dir string, env []string, args ...string) (*gateway, error) {
 		return g, nil
 	case <-g.exited:
 		return nil, fmt.Errorf("the gateway ended: %s\n%s", g.cmd.ProcessState, g.stderr)
-	case <-time.After(patience):
+	case <-time.After(eventually.Bound):
 		g.end()
 		return nil, errors.New("the gateway does not log its addresses")
 	}
@@ -121,11 +119,7 @@ func (g *gateway) signal(t *testing.T, sig syscall.Signal) {
 
 func (g *gateway) wait(t *testing.T) {
 	t.Helper()
-	select {
-	case <-g.exited:
-	case <-time.After(patience):
-		t.Fatal("the gateway did not end")
-	}
+	eventually.Receive(t, "the gateway ends", g.exited)
 }
 
 // stop ends the gateway with a signal; the exit code must be 0.
@@ -186,24 +180,17 @@ func (g *gateway) post(t *testing.T, path, body string) {
 // poll waits until ok returns true; ok may query the gateway.
 func (g *gateway) poll(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	eventually.True(t, what, func() bool {
+		if ok() {
+			return true
+		}
 		select {
-		case <-tick.C:
 		case <-g.exited:
 			t.Fatalf("waiting until %s: the gateway ended", what)
-		case <-timeout:
-			t.Fatalf("gave up waiting until %s", what)
+		default:
 		}
-	}
-}
-
-// poll waits until ok returns true, without a gateway.
-func poll(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	(&gateway{}).poll(t, what, ok)
+		return false
+	})
 }
 
 func (g *gateway) ready(t *testing.T) int {

@@ -16,29 +16,22 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 )
 
 // note waits for a line on stderr with this text.
 func (tl *tail) note(t *testing.T, text string) {
 	t.Helper()
-	late := time.After(patience)
-	for {
-		select {
-		case note, ok := <-tl.notes:
-			if !ok {
-				t.Fatalf("it ended without %q", text)
-			}
-			if strings.Contains(note, text) {
-				return
-			}
-		case <-late:
-			t.Fatalf("it does not say %q", text)
+	for said := false; !said; {
+		note, ok := eventually.Next(t, "it says "+text, tl.notes)
+		if !ok {
+			t.Fatalf("it ended without %q", text)
 		}
+		said = strings.Contains(note, text)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The report fits terminals of 80 and 60 columns. Its marks have colours, unless NO_COLOR is set.
@@ -66,13 +67,7 @@ func TestProbeEndsItsCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); runs(pid); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatal("a process of the command still runs")
-		}
-	}
+	eventually.True(t, "no process of the command runs", func() bool { return !runs(pid) })
 }
 
 // runs reports whether a process runs. A zombie, which waits for its parent, does not.

@@ -19,11 +19,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // probeReport is the documented shape of probe --json.
@@ -303,11 +303,7 @@ func TestProbeIsInterrupted(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-reached:
-	case <-time.After(patience):
-		t.Error("no event arrived after --break")
-	}
+	eventually.Receive(t, "an event arrives after --break", reached)
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // destination is a server that fails until ok is set, and records the webhook-id of each request.
@@ -235,7 +237,7 @@ func interrupt(t *testing.T, dir string, ready func() bool, args ...string) (std
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, "the command has begun", ready)
+	eventually.True(t, "the command has begun", ready)
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

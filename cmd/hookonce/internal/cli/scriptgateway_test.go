@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 type sceneKey struct{}
@@ -84,7 +86,7 @@ func (s *scene) end(ts *testscript.TestScript, sig syscall.Signal) {
 	ts.Check(s.gateway.cmd.Process.Signal(sig))
 	select {
 	case <-s.gateway.exited:
-	case <-time.After(patience):
+	case <-time.After(eventually.Bound):
 		ts.Fatalf("the gateway did not end")
 	}
 }
@@ -124,7 +126,7 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: await PATH REGEXP, after gateway start")
 	}
 	want := regexp.MustCompile("(?s)" + args[1])
-	timeout, tick := time.After(patience), time.NewTicker(20*time.Millisecond)
+	timeout, tick := time.After(eventually.Bound), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
 	for {
 		text, err := s.get(ts, args[0])
@@ -179,7 +181,7 @@ func runInterrupted(ts *testscript.TestScript, neg bool, args []string) {
 		err = <-ended
 	case err = <-ended:
 		ts.Fatalf("it ended before it printed a match: %v\n%s%s", err, &stdout, &stderr)
-	case <-time.After(patience):
+	case <-time.After(eventually.Bound):
 		ts.Check(cmd.Process.Kill())
 		<-ended
 		ts.Fatalf("it printed no match:\n%s%s", &stdout, &stderr)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // tail is a process that follows a gateway: "hookonce events tail" or "hookonce listen".
@@ -68,29 +70,19 @@ func (tl *tail) ready(t *testing.T) {
 // says waits for the next note, which begins with words.
 func (tl *tail) says(t *testing.T, words string) {
 	t.Helper()
-	select {
-	case note := <-tl.notes:
-		if !strings.HasPrefix(note, words) {
-			t.Fatalf("the tail says %q, want %q", note, words)
-		}
-	case <-time.After(patience):
-		t.Fatalf("the tail does not say %q", words)
+	if note := eventually.Receive(t, "the tail says "+words, tl.notes); !strings.HasPrefix(note, words) {
+		t.Fatalf("the tail says %q, want %q", note, words)
 	}
 }
 
 // next returns the next line.
 func (tl *tail) next(t *testing.T) string {
 	t.Helper()
-	select {
-	case line, ok := <-tl.lines:
-		if !ok {
-			t.Fatal("the tail ended")
-		}
-		return line
-	case <-time.After(patience):
-		t.Fatal("the tail printed nothing")
+	line, ok := eventually.Next(t, "the tail prints a line", tl.lines)
+	if !ok {
+		t.Fatal("the tail ended")
 	}
-	return ""
+	return line
 }
 
 // stop ends the tail, and returns the unread lines.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // openTerminal returns both ends of a terminal with this many columns.
@@ -126,7 +128,7 @@ func (s *session) plain() string {
 // await blocks until the terminal has shown text.
 func (s *session) await(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(eventually.Bound)
 	for !strings.Contains(s.plain(), text) {
 		select {
 		case <-s.more:
@@ -151,11 +153,7 @@ func (s *session) press(t *testing.T, keys string) {
 // end blocks until the command has ended, and returns its exit code.
 func (s *session) end(t *testing.T) int {
 	t.Helper()
-	select {
-	case <-s.exited:
-	case <-time.After(patience):
-		t.Fatal("the command did not end")
-	}
+	eventually.Receive(t, "the command ends", s.exited)
 	return s.cmd.ProcessState.ExitCode()
 }
 
@@ -163,7 +161,7 @@ func (s *session) end(t *testing.T) int {
 func (s *session) wants(t *testing.T, pattern string) string {
 	t.Helper()
 	expr := regexp.MustCompile(pattern)
-	late := time.After(patience)
+	late := time.After(eventually.Bound)
 	for {
 		s.mu.Lock()
 		rest := s.text[s.read:]

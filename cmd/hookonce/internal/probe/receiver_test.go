@@ -22,7 +22,9 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/hookonce/hookonce/internal/test/control"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The faults of the receiver, each of them alone; "" is the right receiver.
@@ -113,9 +115,9 @@ func receive(dir, provider, fault string) error {
 func listen(address string) (net.Listener, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+	for began := time.Now(); ; <-tick.C {
 		listener, err := net.Listen("tcp", address)
-		if err == nil || time.Now().After(deadline) {
+		if err == nil || time.Since(began) > eventually.Bound {
 			return listener, err
 		}
 	}
