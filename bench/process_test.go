@@ -15,12 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
-)
-
-const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 60 * time.Second
 )
 
 // process is a server under measurement.
@@ -126,22 +122,20 @@ func isReady(admin string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// eventually polls ok until it returns true. It fails the test after startTimeout, or when the
-// process ends.
+// eventually polls ok until it returns true. It fails the test when the process ends.
 func (p *process) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(startTimeout)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
+	eventually.True(t, what, func() bool {
+		if ok() {
+			return true
+		}
 		select {
 		case <-p.exited:
 			t.Fatalf("waiting until %s: %s ended: %s\n%s", what, p.cmd.Path, p.cmd.ProcessState, p.log.String())
-		case <-deadline:
-			t.Fatalf("timed out after %s waiting until %s\n%s", startTimeout, what, p.log.String())
-		case <-tick.C:
+		default:
 		}
-	}
+		return false
+	})
 }
 
 // stop ends the process as an operator does. A second call is harmless.
@@ -150,8 +144,8 @@ func (p *process) stop(t testing.TB) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // the process may have ended
 	select {
 	case <-p.exited:
-	case <-time.After(stopTimeout):
-		t.Errorf("%s did not end within %s\n%s", p.cmd.Path, stopTimeout, p.log.String())
+	case <-time.After(eventually.Bound):
+		t.Errorf("%s did not end within %s\n%s", p.cmd.Path, eventually.Bound, p.log.String())
 		_ = p.cmd.Process.Kill()
 		<-p.exited
 	}

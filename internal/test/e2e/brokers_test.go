@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -85,7 +86,7 @@ func TestBrokers(t *testing.T) {
 	server.Args("--user", "gateway", "--pass", "another")
 	server.Start()
 	g.expect(t, newDelivery("play", `{"id":"2"}`), "200 ok")
-	g.eventually(t, patience, "the credentials are refused", func() bool {
+	g.eventually(t, "the credentials are refused", func() bool {
 		for _, a := range g.event(t, "play", "2").Attempts {
 			if strings.Contains(a.Error, "NATS refused the credentials") {
 				return true
@@ -150,7 +151,7 @@ func ordersStream(t *testing.T, server *brokertest.NATS) jetstream.Stream {
 		t.Fatal(err)
 	}
 	var stream jetstream.Stream
-	eventually(t, patience, "there is a stream", func() bool {
+	eventually.True(t, "there is a stream", func() bool {
 		stream, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 		return err == nil
 	})

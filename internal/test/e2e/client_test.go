@@ -121,6 +121,11 @@ func checkProblem(a *answer) error {
 func (g *gateway) expect(t testing.TB, d *delivery, want string) *answer {
 	t.Helper()
 	a := g.deliver(t, d)
+	if a.status == http.StatusServiceUnavailable && want != "503" { // as a slow machine may answer
+		if a = g.accept(t, d); a.short() == "200 duplicate" && want == "200 ok" {
+			return a // the first delivery was claimed nevertheless
+		}
+	}
 	if a.short() != want {
 		t.Errorf("delivery to %s: %s, want %s: %s", d.source, a.short(), want, a.text)
 	}
@@ -276,7 +281,7 @@ func (g *gateway) event(t testing.TB, source, id string) *eventDetail {
 func (g *gateway) waitState(t testing.TB, source, id, state string) *eventDetail {
 	t.Helper()
 	var detail *eventDetail
-	g.eventually(t, patience, "event "+id+" of "+source+" is "+state, func() bool {
+	g.eventually(t, "event "+id+" of "+source+" is "+state, func() bool {
 		detail = g.event(t, source, id)
 		return detail != nil && detail.State == state
 	})
@@ -287,7 +292,7 @@ func (g *gateway) waitState(t testing.TB, source, id, state string) *eventDetail
 func (g *gateway) waitAllDone(t testing.TB, source string) []event {
 	t.Helper()
 	var all []event
-	g.eventually(t, patience, "all events of "+source+" are done", func() bool {
+	g.eventually(t, "all events of "+source+" are done", func() bool {
 		all = g.events(t, "source="+source)
 		for i := range all {
 			if all[i].State != "done" {

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
@@ -101,7 +102,7 @@ func (d *demo) text() string {
 // waitFor waits until the output holds text.
 func (d *demo) waitFor(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, demoTime, "the output holds "+text, func() bool {
+	eventually.True(t, "the output holds "+text, func() bool {
 		select {
 		case <-d.exited:
 			t.Fatalf("the demo ended (%s) before it printed %q", d.cmd.ProcessState, text)
@@ -115,7 +116,7 @@ func (d *demo) waitFor(t *testing.T, text string) {
 func (d *demo) folder(t *testing.T) string {
 	t.Helper()
 	var found []string
-	eventually(t, demoTime, "there is a folder", func() bool {
+	eventually.True(t, "there is a folder", func() bool {
 		found, _ = filepath.Glob(filepath.Join(d.temp, "hookonce-demo-*"))
 		return len(found) == 1
 	})
@@ -125,11 +126,7 @@ func (d *demo) folder(t *testing.T) string {
 // ends waits for the end, and checks the exit code and that nothing is left.
 func (d *demo) ends(t *testing.T, code int) {
 	t.Helper()
-	select {
-	case <-d.exited:
-	case <-time.After(demoTime):
-		t.Fatal("the demo did not end")
-	}
+	eventually.Receive(t, "the demo ends", d.exited)
 	if got := d.cmd.ProcessState.ExitCode(); got != code {
 		t.Errorf("the demo ended with %s, want the exit code %d", d.cmd.ProcessState, code)
 	}
@@ -461,7 +458,7 @@ func TestDemoKilled(t *testing.T) {
 		t.Errorf("%d processes, want a gateway, a bank and a receiver:\n%s", len(running), strings.Join(running, "\n"))
 	}
 	_ = d.cmd.Process.Kill()
-	eventually(t, patience, "all processes are gone", func() bool { return len(processesWith(t, d.temp)) == 0 })
+	eventually.True(t, "all processes are gone", func() bool { return len(processesWith(t, d.temp)) == 0 })
 }
 
 func TestDemoRefuses(t *testing.T) {

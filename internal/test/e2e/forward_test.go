@@ -261,7 +261,7 @@ func TestDestinationsAreIndependent(t *testing.T) {
 	})
 	g := w.start(t)
 	g.expect(t, stripeDelivery(time.Now(), stripeBody("evt_1", "invoice.paid")), "200 ok")
-	g.eventually(t, patience, "one message is sent, the other waits for its retry", func() bool {
+	g.eventually(t, "one message is sent, the other waits for its retry", func() bool {
 		detail := g.event(t, "stripe", "evt_1")
 		states := make(map[string]string)
 		for _, m := range detail.Messages {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -17,14 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
 const (
-	startTimeout = 20 * time.Second
-	stopTimeout  = 30 * time.Second // promised to operators
-	killedLog    = 4 << 10          // how much of a killed gateway's log a failure shows, in bytes
+	stopTimeout = 30 * time.Second // promised to operators
+	killedLog   = 4 << 10          // how much of a killed gateway's log a failure shows, in bytes
 )
 
 // world is the surroundings of the gateways of one test: a database, a destination, a folder and
@@ -133,7 +132,7 @@ func (w *world) spawn(t testing.TB, args ...string) *gateway {
 	transport := &http.Transport{MaxIdleConnsPerHost: 128}
 	g.client = &http.Client{
 		Transport:     transport,
-		Timeout:       patience,
+		Timeout:       eventually.Bound,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	stderr, err := g.cmd.StderrPipe()
@@ -179,7 +178,7 @@ var (
 func (g *gateway) waitAddress(t testing.TB, line *regexp.Regexp) string {
 	t.Helper()
 	var address string
-	g.eventually(t, startTimeout, "the log shows the address", func() bool {
+	g.eventually(t, "the log shows the address", func() bool {
 		if m := line.FindStringSubmatch(g.log.text()); m != nil {
 			address = m[1]
 		}
@@ -190,7 +189,7 @@ func (g *gateway) waitAddress(t testing.TB, line *regexp.Regexp) string {
 
 func (g *gateway) waitReady(t testing.TB) {
 	t.Helper()
-	g.eventually(t, startTimeout, "/readyz is 200", func() bool { return g.readiness() == http.StatusOK })
+	g.eventually(t, "/readyz is 200", func() bool { return g.readiness() == http.StatusOK })
 }
 
 // readiness returns the status of /readyz, 0 while there is no answer.
@@ -204,10 +203,10 @@ func (g *gateway) readiness() int {
 	return resp.StatusCode
 }
 
-// eventually calls the function eventually, and also fails when the gateway has ended.
-func (g *gateway) eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+// eventually waits until ok returns true, and also fails when the gateway has ended.
+func (g *gateway) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	eventually(t, within, what, func() bool {
+	eventually.True(t, what, func() bool {
 		if ok() {
 			return true
 		}
@@ -218,22 +217,6 @@ func (g *gateway) eventually(t testing.TB, within time.Duration, what string, ok
 		}
 		return false
 	})
-}
-
-// eventually polls ok, which asks another process, until it returns true.
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %s: %s", within, what)
-		}
-	}
 }
 
 func (g *gateway) signal(t testing.TB, sig syscall.Signal) {

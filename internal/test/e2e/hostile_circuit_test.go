@@ -44,7 +44,7 @@ func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 		g := w.start(t)
 		began := time.Now()
 		g.acceptAll(t, events, func(i int) *delivery { return play(fmt.Sprintf(down, i), "down") })
-		g.eventually(t, patience, "the outage lasted", func() bool { return len(h.seen("")) >= enough })
+		g.eventually(t, "the outage lasted", func() bool { return len(h.seen("")) >= enough })
 		for i := range beside {
 			g.expect(t, play(fmt.Sprintf(latest, i), "well"), "200 ok")
 			g.waitState(t, "play", fmt.Sprintf(latest, i), "done")

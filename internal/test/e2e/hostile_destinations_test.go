@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The retries of hostile destinations come almost at once.
@@ -37,7 +38,7 @@ type part struct {
 }
 
 // timeout returns the destination's timeout setting. A lease lasts 5 s longer, so an attempt whose
-// lease is lost is repeated within patience.
+// lease is lost is repeated in time.
 func (p *part) timeout() string {
 	if p.slow {
 		return "1s"
@@ -127,19 +128,19 @@ func (g *gateway) acceptAll(t testing.TB, n int, one func(i int) *delivery) {
 // accept repeats a delivery until the answer is not 503.
 func (g *gateway) accept(t testing.TB, d *delivery) *answer {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
-		a := g.deliver(t, d)
-		if a.status != http.StatusServiceUnavailable || time.Now().After(deadline) {
-			return a
-		}
-	}
+	var a *answer
+	eventually.True(t, "an answer other than 503", func() bool {
+		a = g.deliver(t, d)
+		return a.status != http.StatusServiceUnavailable
+	})
+	return a
 }
 
 // settled waits until no event is running, and lists the events. It polls with a short query,
 // because listing all events each time would slow the gateway down.
 func (g *gateway) settled(t testing.TB) []event {
 	t.Helper()
-	g.eventually(t, patience, "no event is running", func() bool {
+	g.eventually(t, "no event is running", func() bool {
 		var page struct{ Events []event }
 		return g.api(t, "/api/v1/events?state=running&limit=1", &page) == http.StatusOK && len(page.Events) == 0
 	})
@@ -185,7 +186,7 @@ func TestHostileDestinations(t *testing.T) {
 		for _, p := range parts {
 			p.misbehaved(t, g)
 		}
-		g.eventually(t, patience, "the stuck destination holds as many requests as it may get at a time", func() bool {
+		g.eventually(t, "the stuck destination holds as many requests as it may get at a time", func() bool {
 			return len(stuck.seen("")) == stuckSends
 		})
 		undisturbed(t, w, g)
@@ -237,7 +238,7 @@ func (p *part) misbehaved(t *testing.T, g *gateway) {
 		return
 	}
 	seen := false
-	g.eventually(t, patience, p.name+": two attempts failed, and the next one is due", func() bool {
+	g.eventually(t, p.name+": two attempts failed, and the next one is due", func() bool {
 		detail := g.played(t, p.name)
 		m, tries := detail.Messages[0], detail.Attempts
 		if len(tries) > 0 && m.State == "pending" && m.Attempts == tries[len(tries)-1].Number {

@@ -56,7 +56,7 @@ func answersTwice(t *testing.T, body string) {
 	}
 	t.Cleanup(senders.Wait)
 	t.Cleanup(func() { enough.Store(true) })
-	g.eventually(t, patience, "many requests were refused", func() bool { return refusals.Load() >= atLeast })
+	g.eventually(t, "many requests were refused", func() bool { return refusals.Load() >= atLeast })
 	enough.Store(true)
 	senders.Wait()
 	for i := range refused {

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // lostLease occurs in the log line about an outcome that came too late.
@@ -96,7 +97,7 @@ func TestStoppedGatewayEndsNoOtherLease(t *testing.T) {
 	release := make(chan struct{})
 	l.answerWith(func(*arrival) plan { return plan{status: http.StatusOK, until: release} })
 	alive := l.start(other)
-	alive.eventually(t, patience, "the other gateway sends", func() bool { return len(l.sending(other)) == len(ids) })
+	alive.eventually(t, "the other gateway sends", func() bool { return len(l.sending(other)) == len(ids) })
 	l.continueLate(g, held)
 	close(release)
 	for _, id := range ids {
@@ -144,7 +145,7 @@ func (l *load) stopSending(p *place, n int) (g *gateway, held []string) {
 	t := l.t
 	t.Helper()
 	g = p.up.Load()
-	g.eventually(t, patience, fmt.Sprintf("%d requests are under way", n), func() bool { return len(l.sending(p)) >= n })
+	g.eventually(t, fmt.Sprintf("%d requests are under way", n), func() bool { return len(l.sending(p)) >= n })
 	g.signal(t, syscall.SIGSTOP)
 	t.Cleanup(func() { g.signal(t, syscall.SIGCONT) }) // a stopped process ignores SIGTERM
 	waitStopped(t, g)
@@ -177,7 +178,7 @@ func waitStopped(t testing.TB, g *gateway) {
 func (l *load) continueLate(g *gateway, held []string) {
 	l.t.Helper()
 	g.signal(l.t, syscall.SIGCONT)
-	g.eventually(l.t, patience, "all outcomes came too late", func() bool {
+	g.eventually(l.t, "all outcomes came too late", func() bool {
 		lines := strings.Split(g.log.text(), "\n")
 		for _, key := range held {
 			if !slices.ContainsFunc(lines, func(line string) bool {
@@ -220,18 +221,16 @@ func (l *load) prove(p *place) {
 		return plan{status: http.StatusOK}
 	})
 	g := p.up.Load()
-	for n, deadline := 0, time.Now().Add(patience); time.Now().Before(deadline); n++ {
+	n := 0
+	eventually.True(l.t, "the gateway sends", func() bool {
+		n++
 		ev := l.newEvent(l.random, fmt.Sprintf("proof-%d", n))
 		l.deliver(ev, slices.Index(l.places, p))
 		g.waitState(l.t, "github", ev.id, "done")
 		l.mu.Lock()
-		sent := len(mine) > 0
-		l.mu.Unlock()
-		if sent {
-			return
-		}
-	}
-	l.t.Errorf("the gateway has sent nothing within %s", patience)
+		defer l.mu.Unlock()
+		return len(mine) > 0
+	})
 }
 
 // snapshot returns all rows about events, by table.

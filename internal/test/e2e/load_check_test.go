@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // figures count the faults of a load, so that a run without interruptions does not pass as proof.
@@ -31,7 +33,7 @@ func (l *load) check() figures {
 	t.Helper()
 	session := l.world.db.open(t)
 	message := l.world.db.table("message")
-	eventually(t, patience, "no message is open", func() bool {
+	eventually.True(t, "no message is open", func() bool {
 		return number(t, session, `SELECT count(*) FROM `+message+` WHERE state IN (0, 1)`) == 0
 	})
 

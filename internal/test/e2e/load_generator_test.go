@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // seedVariable names the environment variable that repeats the random choices of a run. The timing
@@ -235,8 +237,7 @@ func (l *load) earlier(r *rand.Rand) *loadEvent {
 
 // deliver repeats a delivery until it is acknowledged, each time to the gateway in the next place.
 func (l *load) deliver(ev *loadEvent, at int) {
-	deadline := time.Now().Add(patience)
-	for ; time.Now().Before(deadline); at++ {
+	for began := time.Now(); time.Since(began) < eventually.Bound; at++ {
 		if g := l.places[at%len(l.places)].up.Load(); g != nil && l.answered(ev, g) {
 			return
 		}
@@ -246,7 +247,7 @@ func (l *load) deliver(ev *loadEvent, at int) {
 		case <-time.After(senderPause):
 		}
 	}
-	l.t.Errorf("%s was not acknowledged within %s", ev.id, patience)
+	l.t.Errorf("%s was not acknowledged within %s", ev.id, eventually.Bound)
 }
 
 // answered makes a delivery once and reports whether it is acknowledged.
@@ -296,11 +297,7 @@ func (l *load) waitAcks(n int) {
 	l.mu.Lock()
 	l.goal, l.reached = l.figures.acked+n, reached
 	l.mu.Unlock()
-	select {
-	case <-reached:
-	case <-time.After(patience):
-		l.t.Fatalf("fewer than %d deliveries were acknowledged within %s", n, patience)
-	}
+	eventually.Receive(l.t, fmt.Sprintf("%d deliveries are acknowledged", n), reached)
 }
 
 // waitRandomMoment waits for a random number of acknowledged deliveries, at most acks, and then for

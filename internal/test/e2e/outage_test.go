@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // hostOf returns the host and port of a DSN.
@@ -57,7 +58,7 @@ func outage(t *testing.T, hurt, heal func(*dbtest.Server)) {
 	for i := range 3 {
 		g.expect(t, push(fmt.Sprintf("during-%d", i)), "503")
 	}
-	g.eventually(t, patience, "/readyz is 503", func() bool { return g.readiness() == http.StatusServiceUnavailable })
+	g.eventually(t, "/readyz is 503", func() bool { return g.readiness() == http.StatusServiceUnavailable })
 	heal(server)
 	recovered(t, w, g)
 }
@@ -85,8 +86,8 @@ func privateDatabase(t *testing.T, server *dbtest.Server) *database {
 // after the outage.
 func recovered(t *testing.T, w *world, g *gateway) {
 	t.Helper()
-	g.eventually(t, patience, "/readyz is 200 again", func() bool { return g.readiness() == http.StatusOK })
-	g.eventually(t, patience, "a retry is accepted", func() bool {
+	g.eventually(t, "/readyz is 200 again", func() bool { return g.readiness() == http.StatusOK })
+	g.eventually(t, "a retry is accepted", func() bool {
 		return g.deliver(t, push("during-0")).status == http.StatusOK
 	})
 	for _, id := range []string{"before", "during-0"} {
@@ -195,11 +196,7 @@ func deliverUntilKilled(t *testing.T, g *gateway, round, after int) map[string]b
 			}
 		})
 	}
-	select {
-	case <-enough:
-	case <-time.After(patience):
-		t.Errorf("round %d: fewer than %d deliveries within %s", round, after, patience)
-	}
+	eventually.Receive(t, fmt.Sprintf("round %d: %d deliveries", round, after), enough)
 	g.kill(t)
 	dead.Store(true)
 	senders.Wait()

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,11 +15,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -79,7 +80,7 @@ scrape_configs:
 			t.Logf("log of Prometheus:\n%s", log.String())
 		}
 	})
-	eventually(t, startTimeout, "Prometheus is ready", func() bool {
+	eventually.True(t, "Prometheus is ready", func() bool {
 		resp, err := http.Get("http://" + p.address + "/-/ready")
 		if err != nil {
 			return false
@@ -138,8 +139,7 @@ func TestPrometheusScrapes(t *testing.T) {
 		if len(missing) < 20 {
 			t.Fatalf("the dashboard has %d queries", len(missing))
 		}
-		deadline := time.Now().Add(patience)
-		for len(missing) > 0 && time.Now().Before(deadline) {
+		eventually.Succeeds(t, "all queries of the dashboard return series", func() error {
 			send("--times", "3", "--duplicate", "1")
 			send("--corrupt")
 			for expr := range missing {
@@ -151,10 +151,11 @@ func TestPrometheusScrapes(t *testing.T) {
 					delete(missing, expr)
 				}
 			}
-		}
-		for expr := range missing {
-			t.Errorf("a query of the dashboard returns no series: %s", expr)
-		}
+			for expr := range missing {
+				return errors.New("not so: " + expr)
+			}
+			return nil
+		})
 		checkNames(t, p)
 		checkScrape(t, g)
 	})

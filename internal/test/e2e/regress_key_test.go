@@ -4,7 +4,8 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const keySettings = `
@@ -32,7 +33,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 		more := func(n int) {
 			t.Helper()
 			want := len(h.seen("")) + n
-			g.eventually(t, patience, "more requests arrive", func() bool { return len(h.seen("")) >= want })
+			g.eventually(t, "more requests arrive", func() bool { return len(h.seen("")) >= want })
 		}
 		g.expect(t, play("e", ""), "200 ok")
 		more(2)
@@ -49,11 +50,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 			}
 			return hangs("")(h, conn)
 		})
-		select {
-		case <-held:
-		case <-time.After(patience):
-			t.Fatalf("no request arrived within %s", patience)
-		}
+		eventually.Receive(t, "a request arrives", held)
 		g.kill(t)
 		h.behave(refuses)
 		g = w.start(t)

@@ -3,6 +3,8 @@ package e2e
 import (
 	"syscall"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // Defect class: the process that may prune is killed or stopped in its turn, and nothing is pruned any
@@ -38,7 +40,7 @@ func TestProcessStoppedWhilePruning(t *testing.T) {
 				_ = holder.Process.Kill()
 				_ = holder.Wait()
 			}()
-			eventually(t, patience, "the first process waits in its chunk", func() bool {
+			eventually.True(t, "the first process waits in its chunk", func() bool {
 				var n int
 				err := db.QueryRow("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'hookonce.event'::regclass").Scan(&n)
 				return err == nil && n > 0

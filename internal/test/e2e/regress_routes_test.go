@@ -71,7 +71,7 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	// One message is under way when A is killed; the rate limit holds the others back.
 	open := []string{"under-way", "waits-1", "waits-2"}
 	a.expect(t, play("under-way", "mine"), "200 ok")
-	a.eventually(t, patience, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
+	a.eventually(t, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
 	a.expect(t, play("waits-1", "mine"), "200 ok")
 	a.expect(t, play("waits-2", "mine"), "200 ok")
 	a.kill(t)

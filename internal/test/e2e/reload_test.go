@@ -20,7 +20,7 @@ func TestReload(t *testing.T) {
 		w.configure(t, settings)
 		before := strings.Count(g.log.text(), line)
 		g.signal(t, syscall.SIGHUP)
-		g.eventually(t, patience, "the log says: "+line, func() bool {
+		g.eventually(t, "the log says: "+line, func() bool {
 			return strings.Count(g.log.text(), line) > before
 		})
 	}

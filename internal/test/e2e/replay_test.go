@@ -40,7 +40,7 @@ func TestReplayedIDTakesEffectOnce(t *testing.T) {
 				t.Errorf("%s: attempts %+v, want one, sent", d.first.source, detail.Attempts)
 			}
 			// Counts are written in groups, so they may come late.
-			g.eventually(t, patience, "the duplicates of "+d.id+" are counted", func() bool {
+			g.eventually(t, "the duplicates of "+d.id+" are counted", func() bool {
 				return g.event(t, d.first.source, d.id).Deliveries.Count == "4"
 			})
 		}
@@ -57,7 +57,7 @@ func TestDuplicateWithAnotherBody(t *testing.T) {
 		if got := w.sink.requests(""); len(got) != 1 || got[0].body != `{"first":true}` {
 			t.Errorf("the destination got %d requests, want one with the first body", len(got))
 		}
-		g.eventually(t, patience, "the event shows the other body", func() bool {
+		g.eventually(t, "the event shows the other body", func() bool {
 			return g.event(t, "github", "gh-1").Deliveries.OtherBodies == "1"
 		})
 	})
@@ -248,7 +248,7 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 		first := w.sink.next(t)
 		g.waitState(t, "github", "gh-1", "done")
 		// The window counts from the first delivery, so duplicates do not renew it.
-		g.eventually(t, patience, "the id can be claimed again", func() bool {
+		g.eventually(t, "the id can be claimed again", func() bool {
 			return g.deliver(t, push("gh-1")).short() == "200 ok"
 		})
 		second := w.sink.next(t)

@@ -7,11 +7,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// patience bounds every wait of a test for another process. It is long, because a test that reaches
-// it fails.
-const patience = 60 * time.Second
+	"github.com/hookonce/hookonce/internal/test/eventually"
+)
 
 // received is one request that a destination got.
 type received struct {
@@ -86,13 +84,7 @@ func failing(n int) func(*received) int {
 // next returns the next request, in the order of arrival.
 func (s *sink) next(t testing.TB) *received {
 	t.Helper()
-	select {
-	case got := <-s.arrived:
-		return got
-	case <-time.After(patience):
-		t.Fatalf("no request arrived at the sink within %s", patience)
-		return nil
-	}
+	return eventually.Receive(t, "a request arrives at the sink", s.arrived)
 }
 
 // requests returns the requests that arrived for an event, or all for "".

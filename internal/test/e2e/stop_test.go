@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func TestGracefulStop(t *testing.T) {
@@ -44,11 +46,7 @@ func TestGracefulStop(t *testing.T) {
 				}
 			})
 		}
-		select {
-		case <-enough:
-		case <-time.After(patience):
-			t.Errorf("fewer than 200 deliveries within %s", patience)
-		}
+		eventually.Receive(t, "200 deliveries", enough)
 		g.stop(t) // checks the exit code and the time
 		stopped.Store(true)
 		senders.Wait()
@@ -100,7 +98,7 @@ func TestStopAnswersWhatIsArriving(t *testing.T) {
 		g.expect(t, push("first"), "200 ok") // by now the other one has been read
 		g.signal(t, syscall.SIGTERM)
 		g.stopped = true
-		g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
+		g.eventually(t, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
 		if _, err := io.WriteString(conn, rest); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +124,7 @@ func TestSecondSignalForces(t *testing.T) {
 	g.expect(t, push("first"), "200 ok")
 	g.signal(t, syscall.SIGTERM)
 	g.stopped, g.killed = true, true
-	g.eventually(t, patience, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
+	g.eventually(t, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
 	select {
 	case <-g.exited:
 		t.Error("the gateway ended while a body was arriving")
@@ -134,11 +132,7 @@ func TestSecondSignalForces(t *testing.T) {
 	}
 	began := time.Now()
 	g.signal(t, syscall.SIGTERM)
-	select {
-	case <-g.exited:
-	case <-time.After(patience):
-		t.Fatalf("the gateway did not end within %s of the second SIGTERM", patience)
-	}
+	eventually.Receive(t, "the gateway ends after the second SIGTERM", g.exited)
 	if g.cmd.ProcessState.ExitCode() == 0 {
 		t.Errorf("a forced stop ended with code 0 after %s", time.Since(began))
 	}

@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const (
@@ -46,7 +47,7 @@ func storm(t *testing.T, w *world, gateways []*gateway) {
 		if got := w.sink.requests(id); len(got) != 1 || len(detail.Attempts) != 1 {
 			t.Errorf("%s: %d forwarded requests, %d attempts, want 1 and 1", id, len(got), len(detail.Attempts))
 		}
-		g.eventually(t, patience, "all copies of "+id+" are counted", func() bool {
+		g.eventually(t, "all copies of "+id+" are counted", func() bool {
 			return g.event(t, "github", id).Deliveries.Count == fmt.Sprint(stormCopies)
 		})
 	}
@@ -82,11 +83,7 @@ func TestStoppedGatewayHoldsNothing(t *testing.T) {
 			}
 		})
 	}
-	select {
-	case <-enough:
-	case <-time.After(patience):
-		t.Fatalf("fewer than %d deliveries within %s", stopAt, patience)
-	}
+	eventually.Receive(t, fmt.Sprintf("%d deliveries", stopAt), enough)
 	stopped.signal(t, syscall.SIGSTOP)
 	// The retries of all senders go to the running gateway.
 	got := atOnce(senders*perSender, func(i int) *answer {

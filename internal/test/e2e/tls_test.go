@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // tlsSettings are standardSettings with the files that world.install writes.
@@ -119,7 +121,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	var senders sync.WaitGroup
 	for i := range 3 {
 		senders.Go(func() {
-			client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: i == 0}, Timeout: patience}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust, DisableKeepAlives: i == 0}, Timeout: eventually.Bound}
 			defer client.CloseIdleConnections()
 			for n := 0; ; n++ {
 				select {
@@ -152,7 +154,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	}
 	w.replace(t, "cert.pem", good[:len(good)/2])
 	const failures = `hookonce_tls_certificate_failures_total{host=""}`
-	g.eventually(t, patience, "the broken certificate is counted", func() bool {
+	g.eventually(t, "the broken certificate is counted", func() bool {
 		g.signal(t, syscall.SIGHUP)
 		_, values := g.metrics(t)
 		return values[failures] == "1"
@@ -169,7 +171,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	}
 
 	w.install(t, &next)
-	g.eventually(t, patience, "the new certificate is in use", func() bool {
+	g.eventually(t, "the new certificate is in use", func() bool {
 		got, err := g.serial()
 		return err == nil && got == leaf.SerialNumber.String()
 	})

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // stored is an event as a database has it.
@@ -57,10 +58,10 @@ func (f *figures) fault(format string, args ...any) {
 func (l *load) check(primary *node) (f figures) {
 	t := l.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	var all map[string]stored
-	eventually(t, patience, "all work is done", func() bool {
+	eventually.True(t, "all work is done", func() bool {
 		var err error
 		if all, err = primary.read(ctx); err != nil {
 			return false
@@ -110,7 +111,7 @@ func (l *load) check(primary *node) (f figures) {
 func (l *load) checkStandbys(c *cluster, primary *node) {
 	t := l.t
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	want, err := primary.read(ctx)
 	if err != nil {
@@ -120,24 +121,13 @@ func (l *load) checkStandbys(c *cluster, primary *node) {
 		if n == primary {
 			continue
 		}
-		var different []string
-		deadline := time.Now().Add(20 * time.Second)
-		for {
+		eventually.Succeeds(t, n.name+" is like the primary "+primary.name, func() error {
 			got, err := n.read(ctx)
-			if err != nil {
-				different = []string{err.Error()}
-			} else {
-				different = differences(want, got)
+			if different := differences(want, got); err == nil && len(different) > 0 {
+				err = fmt.Errorf("different: %v", different)
 			}
-			if len(different) == 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("%s differs from the primary %s: %v", n.name, primary.name, different)
-				break
-			}
-			<-time.After(100 * time.Millisecond)
-		}
+			return err
+		})
 	}
 }
 

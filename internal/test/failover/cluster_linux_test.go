@@ -21,10 +21,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const (
-	patience  = 2 * time.Minute
 	deployed  = "../../../deploy/patroni"
 	superPass = "canary-superuser-55c1"
 	replPass  = "canary-replicator-0b7e"
@@ -102,7 +102,7 @@ func startCluster(t testing.TB, o options) *cluster {
 		n.prepare(o)
 		n.startPatroni()
 		if i == 0 {
-			eventually(t, patience, "the first node is the primary", func() bool { return n.answers("/primary") })
+			eventually.True(t, "the first node is the primary", func() bool { return n.answers("/primary") })
 		}
 	}
 	c.startProxy()
@@ -131,7 +131,7 @@ func (c *cluster) startEtcd() {
 			"--unsafe-no-fsync=false",
 		},
 	}).start(c.t, c.folder)
-	eventually(c.t, patience, "etcd answers", func() bool { return status(at+"/health") == http.StatusOK })
+	eventually.True(c.t, "etcd answers", func() bool { return status(at+"/health") == http.StatusOK })
 }
 
 // shipped reads a file of deploy/patroni and replaces texts. A text that is not there is an error: the files and the
@@ -286,7 +286,7 @@ func (c *cluster) primary(others ...*node) *node {
 // waitPrimary waits until a node other than those is the primary.
 func (c *cluster) waitPrimary(others ...*node) (n *node) {
 	c.t.Helper()
-	eventually(c.t, patience, "another node is the primary", func() bool {
+	eventually.True(c.t, "another node is the primary", func() bool {
 		n = c.primary(others...)
 		return n != nil
 	})
@@ -296,7 +296,7 @@ func (c *cluster) waitPrimary(others ...*node) (n *node) {
 // waitHealthy waits until there is a primary, and every other node streams from it, one of them synchronously.
 func (c *cluster) waitHealthy() (n *node) {
 	c.t.Helper()
-	eventually(c.t, patience, "every node is in place again", func() bool {
+	eventually.True(c.t, "every node is in place again", func() bool {
 		if n = c.primary(); n == nil {
 			return false
 		}
@@ -365,7 +365,7 @@ func (n *node) standbys() (names string) {
 
 func (c *cluster) createDatabase() {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	conn, err := c.waitPrimary().connect(ctx, "postgres")
 	if err != nil {
@@ -406,7 +406,7 @@ func (c *cluster) switchover(from *node) {
 		c.t.Fatal(err)
 	}
 	req.SetBasicAuth("patroni", restPass)
-	resp, err := (&http.Client{Timeout: patience}).Do(req)
+	resp, err := (&http.Client{Timeout: eventually.Bound}).Do(req)
 	if err != nil {
 		c.t.Fatalf("switchover: %v", err)
 	}
@@ -433,19 +433,5 @@ func (c *cluster) configure(settings string) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		c.t.Fatalf("changing the settings of the cluster: %s", resp.Status)
-	}
-}
-
-// eventually polls ok, which asks other processes, until it returns true.
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		<-tick.C
 	}
 }

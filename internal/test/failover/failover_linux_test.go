@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/report"
 )
 
@@ -138,13 +139,13 @@ func TestFailoverForgetsAfterPatroni(t *testing.T) {
 	restart := func() {
 		old.patroni.stop(syscall.SIGKILL)
 		old.startPatroniAlone()
-		eventually(t, patience, "no commit waits for a standby any more", func() bool { return old.standbys() == "" })
+		eventually.True(t, "no commit waits for a standby any more", func() bool { return old.standbys() == "" })
 		w.doctor("a failover loses the events that were acknowledged last")
 	}
 	restart()
 	// As docs/failover.md says.
 	w.configure(`{"synchronous_mode": false}`)
-	eventually(t, patience, "no node is synchronous for Patroni", func() bool {
+	eventually.True(t, "no node is synchronous for Patroni", func() bool {
 		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.answers("/synchronous") })
 	})
 	w.configure(`{"synchronous_mode": true}`)

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // fault is a way to hurt a cluster.
@@ -70,7 +72,7 @@ var freezeStandby = fault{"standby frozen", func(c *cluster, old *node) func() {
 	if frozen == old {
 		frozen = c.nodes[1]
 	}
-	eventually(c.t, patience, "the primary does not wait for the frozen standby any more", func() bool {
+	eventually.True(c.t, "the primary does not wait for the frozen standby any more", func() bool {
 		names := old.standbys()
 		return names != unanswered && names != frozen.name
 	})
@@ -80,7 +82,7 @@ var freezeStandby = fault{"standby frozen", func(c *cluster, old *node) func() {
 // synchronous returns the synchronous standby.
 func (c *cluster) synchronous() (found *node) {
 	c.t.Helper()
-	eventually(c.t, patience, "there is a synchronous standby", func() bool {
+	eventually.True(c.t, "there is a synchronous standby", func() bool {
 		for _, n := range c.nodes {
 			if n.answers("/synchronous") {
 				found = n

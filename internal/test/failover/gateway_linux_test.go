@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
@@ -60,14 +61,14 @@ func (l *load) addGateway(name, database string) *gateway {
 		g.check(l.t)
 	})
 	for line, address := range map[*regexp.Regexp]*string{publicLine: &g.public, adminLine: &g.admin} {
-		eventually(l.t, patience, "the gateway listens", func() bool {
+		eventually.True(l.t, "the gateway listens", func() bool {
 			if m := line.FindStringSubmatch(g.log(1 << 20)); m != nil {
 				*address = m[1]
 			}
 			return *address != ""
 		})
 	}
-	eventually(l.t, patience, "the gateway is ready", g.ready)
+	eventually.True(l.t, "the gateway is ready", g.ready)
 	l.gateways = append(l.gateways, g)
 	return g
 }

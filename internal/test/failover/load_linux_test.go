@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const (
@@ -164,12 +166,12 @@ func (l *load) earlier() *event {
 
 // deliver repeats a delivery until it is acknowledged.
 func (l *load) deliver(ev *event, g *gateway) {
-	for deadline := time.Now().Add(patience); ; {
+	for began := time.Now(); ; {
 		if g.deliver(l, ev) {
 			return
 		}
-		if time.Now().After(deadline) {
-			l.t.Errorf("%s was not acknowledged by %s within %s", ev.id, g.name, patience)
+		if time.Since(began) > eventually.Bound {
+			l.t.Errorf("%s was not acknowledged by %s within %s", ev.id, g.name, eventually.Bound)
 			return
 		}
 		select {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // space is a network namespace for processes: one thread of the system for each, because
@@ -119,7 +121,7 @@ func (p *process) stop(sig syscall.Signal) {
 	p.signal(sig)
 	select {
 	case <-p.exited:
-	case <-time.After(30 * time.Second):
+	case <-time.After(eventually.Bound):
 		p.signal(syscall.SIGKILL)
 		<-p.exited
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // steady is how many answers 200 of each gateway show that it works.
@@ -21,7 +23,7 @@ func newWorld(t *testing.T, o options) *world {
 	w.load.addGateway(byHosts, w.byHosts())
 	w.load.addGateway(byProxy, w.byProxy())
 	ctx, cancel := context.WithCancel(context.Background())
-	conn, err := connectWithin(ctx, patience, w.byProxy())
+	conn, err := connectWithin(ctx, eventually.Bound, w.byProxy())
 	if err == nil {
 		_, err = conn.Exec(ctx, createEffects)
 		_ = conn.Close(ctx)
@@ -45,7 +47,7 @@ func newWorld(t *testing.T, o options) *world {
 func (w *world) steady(since time.Time, when string) {
 	w.t.Helper()
 	for _, g := range w.load.gateways {
-		eventually(w.t, patience, g.name+": deliveries are accepted "+when, func() bool { return g.successes(since) >= steady })
+		eventually.True(w.t, g.name+": deliveries are accepted "+when, func() bool { return g.successes(since) >= steady })
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // story is how a reader follows a page.
@@ -173,7 +175,7 @@ var asks = regexp.MustCompile(`^hookonce (dlq (replay|discard)|events replay|qua
 func (w *world) runCommand(t *testing.T, where string, step *step, script string) (out string) {
 	t.Helper()
 	want := regexp.MustCompile(step.want)
-	eventually(t, func() error {
+	eventually.Succeeds(t, "the output is right", func() error {
 		var code int
 		if out, code = w.run(t, script); code != step.code || !want.MatchString(out) {
 			err := fmt.Errorf("%s: %s\nexit code %d, want %d, and output like %q:\n%s", where, script, code, step.code, step.want, out)

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // canary is in every part of an event that a redaction removes. It is short, and so stored uncompressed.
@@ -90,7 +91,7 @@ routes: [{name: all, to: app}]
 	for i := range 5 { // without others, statistics hold no values
 		deliver(t, w, fmt.Sprintf("other_%d", i), fmt.Sprintf("text %d", i))
 	}
-	eventually(t, func() error {
+	eventually.Succeeds(t, "the event is shown", func() error {
 		shown := w.get(t, "/api/v1/events/lab/evt_1")
 		for _, want := range []string{`"dead"`, `"other_body":{`, `"response":"`} {
 			if !strings.Contains(strings.ReplaceAll(shown, ": ", ":"), want) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // Programs around the snippets of pages.
@@ -274,7 +275,7 @@ routes: [{name: billing, sources: [stripe], to: billing}]
 			t.Fatalf("exit code %d\n%s", code, out)
 		}
 	}
-	eventually(t, func() error {
+	eventually.Succeeds(t, "two letters are dead", func() error {
 		if found := w.get(t, "/api/v1/dead-letters"); strings.Count(found, `"message_id"`) != 2 {
 			return fmt.Errorf("want two dead letters: %s", found)
 		}

@@ -19,13 +19,11 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 )
 
-const (
-	patience    = 60 * time.Second
-	stopTimeout = 30 * time.Second
-)
+const stopTimeout = 30 * time.Second
 
 // world is the folder of a reader who follows a page. Its ports stand for those of the page, so that
 // nothing else on this machine is disturbed.
@@ -98,9 +96,7 @@ func (w *world) command(ctx context.Context, script string) *exec.Cmd {
 // run runs a script and returns its output and exit code.
 func (w *world) run(t *testing.T, script string) (out string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	text, err := w.command(ctx, script).CombinedOutput()
+	text, err := w.command(eventually.Context(t), script).CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v\n%s", script, err, text)
@@ -140,7 +136,7 @@ func (w *world) start(t *testing.T, script, address string) {
 		close(p.exited)
 	}()
 	w.running = append(w.running, p)
-	eventually(t, func() error {
+	eventually.Succeeds(t, "the server listens", func() error {
 		select {
 		case <-p.exited:
 			t.Fatalf("%s ended\n%s", script, p.out.String())
@@ -184,7 +180,7 @@ func (w *world) stopLast(t *testing.T) {
 // awaitLog waits until a server has logged text.
 func (w *world) awaitLog(t *testing.T, text string) {
 	t.Helper()
-	eventually(t, func() error {
+	eventually.Succeeds(t, "a server logs", func() error {
 		for _, p := range w.running {
 			if strings.Contains(p.out.String(), text) {
 				return nil
@@ -215,21 +211,6 @@ func (w *world) get(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(body)
-}
-
-// eventually calls check until it returns nil.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for err := check(); err != nil; err = check() {
-		select {
-		case <-deadline:
-			t.Fatal(err)
-		case <-tick.C:
-		}
-	}
 }
 
 // output collects the lines that a process prints.

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // stoppedTimeout is the timeout of handlers here: long enough to stop a process before it ends.
@@ -175,16 +176,12 @@ func (tr *trial) waitAll(state string) {
 // eventually polls ok, which asks other processes, for longer than any timeout.
 func (tr *trial) eventually(what string, ok func() bool) {
 	tr.t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			tr.t.Fatalf("not within %s: %s\n%s", patience, what, tr.describeOpen())
+	eventually.Succeeds(tr.t, what, func() error {
+		if ok() {
+			return nil
 		}
-	}
+		return errors.New("open are\n" + tr.describeOpen())
+	})
 }
 
 // snapshot returns all rows about events and their effects, by table.

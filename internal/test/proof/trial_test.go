@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -22,8 +23,6 @@ const (
 	// senderTimeout is how long a sender waits for an answer. It is longer than ack_timeout.
 	senderTimeout = 5 * time.Second
 	senderPause   = 10 * time.Millisecond
-	// ackPatience is how long a sender tries to deliver one event.
-	ackPatience = 2 * time.Minute
 	// patience is the longest time without progress. It is longer than any timeout, and than an
 	// event that ends its process in every attempt needs.
 	patience = 3 * time.Minute
@@ -271,8 +270,7 @@ func (tr *trial) count(n *int) {
 
 // deliver repeats a delivery until it is acknowledged, each time to the next place.
 func (tr *trial) deliver(ev *event, at int) {
-	deadline := time.Now().Add(ackPatience)
-	for ; time.Now().Before(deadline); at++ {
+	for began := time.Now(); time.Since(began) < eventually.Bound; at++ {
 		address := tr.receivers[at%len(tr.receivers)].listening()
 		if address != "" && tr.answered(ev, address) {
 			return
@@ -283,7 +281,7 @@ func (tr *trial) deliver(ev *event, at int) {
 		case <-time.After(senderPause):
 		}
 	}
-	tr.t.Errorf("%s was not acknowledged within %s", ev.ID, ackPatience)
+	tr.t.Errorf("%s was not acknowledged within %s", ev.ID, eventually.Bound)
 }
 
 // answered makes a delivery once, and reports whether it is acknowledged.

@@ -7,12 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
-
-const readyTimeout = 2 * time.Minute // the machine may be busy
 
 // process is a program that does not tell its address in the way of the examples.
 type process struct {
@@ -65,18 +63,14 @@ func (p *process) kill() {
 // waitReady waits until a gateway says that it is ready.
 func (p *process) waitReady(t *testing.T, admin string) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	timeout := time.After(readyTimeout)
-	for isReady(admin) != nil {
+	eventually.Succeeds(t, fmt.Sprintf("%s is ready", p.command), func() error {
 		select {
-		case <-tick.C:
 		case <-p.ended:
 			t.Fatalf("%s ended: %s\n%s", p.command, p.cmd.ProcessState, &p.log)
-		case <-timeout:
-			t.Fatalf("%s is not ready within %s: %v", p.command, readyTimeout, isReady(admin))
+		default:
 		}
-	}
+		return isReady(admin)
+	})
 }
 
 func isReady(admin string) error {

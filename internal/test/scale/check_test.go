@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // check ends loads, waits until all messages are sent, and compares the acknowledged events with the database and the
@@ -22,7 +24,7 @@ func (c *cluster) check(t testing.TB, loads ...*load) (counts, []string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	eventually(t, "no message is open", func() bool {
+	eventually.True(t, "no message is open", func() bool {
 		return number(t, conn, "SELECT count(*) FROM hookonce.message WHERE state IN (0, 1)") == 0
 	})
 	stored := storedEvents(t, conn)

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/report"
 )
 
@@ -268,7 +269,7 @@ func sharing(t *testing.T, server *dbtest.Server, n, events int) (s share) {
 		c.destination(t, "resume")
 		select {
 		case <-all:
-		case <-time.After(4 * patience):
+		case <-time.After(4 * eventually.Bound):
 			t.Fatalf("%d messages are not sent", left)
 		}
 		s.perSecond = float64(events) / time.Since(began).Seconds()

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 const (
@@ -225,7 +227,7 @@ func signature(body string) string {
 // wait waits until a condition of the counts holds.
 func (l *load) wait(t testing.TB, what string, ok func(counts) bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(eventually.Bound)
 	for {
 		l.mu.Lock()
 		reached, next := ok(l.counts), l.answered
@@ -236,7 +238,7 @@ func (l *load) wait(t testing.TB, what string, ok func(counts) bool) {
 		select {
 		case <-next:
 		case <-deadline:
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", eventually.Bound, what)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestKilledTestLeavesNoProcess kills a process with a test that has started a program: the program ends too.
@@ -45,7 +46,7 @@ func TestKilledTestLeavesNoProcess(t *testing.T) {
 	}
 	_ = cmd.Process.Kill() // no other test ends it
 	_ = cmd.Wait()         // killed
-	if err := read.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := read.SetReadDeadline(time.Now().Add(eventually.Bound)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(read); err != nil {

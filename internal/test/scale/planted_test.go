@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The tests of this file break the promise itself, and check must find that. No kill and no restart breaks it, so
@@ -25,7 +27,7 @@ func TestGatewayOnAnotherSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	eventually(t, "that gateway has sent its messages, too", func() bool {
+	eventually.True(t, "that gateway has sent its messages, too", func() bool {
 		return number(t, conn, "SELECT count(*) FROM apart.message WHERE state IN (0, 1)") == 0
 	})
 	n, faults := c.check(t, l)

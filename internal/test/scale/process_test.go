@@ -2,7 +2,6 @@ package scale
 
 import (
 	"bytes"
-	"context"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -10,10 +9,8 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// patience bounds every wait for another process. It is long, because a test that reaches it fails.
-const patience = time.Minute
 
 // process is a program that a test started.
 type process struct {
@@ -73,8 +70,8 @@ func (p *process) stop(t testing.TB) {
 	}
 	select {
 	case <-p.exited:
-	case <-time.After(patience):
-		t.Errorf("it did not end within %s of SIGTERM", patience)
+	case <-time.After(eventually.Bound):
+		t.Errorf("it did not end within %s of SIGTERM", eventually.Bound)
 		p.kill()
 	}
 	if p.cmd.ProcessState.ExitCode() != 0 {
@@ -85,7 +82,7 @@ func (p *process) stop(t testing.TB) {
 // eventually polls ok until it returns true. It fails the test when the process ends before.
 func (p *process) eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	eventually.True(t, what, func() bool {
 		if ok() {
 			return true
 		}
@@ -94,22 +91,6 @@ func (p *process) eventually(t testing.TB, what string, ok func() bool) {
 		}
 		return false
 	})
-}
-
-// eventually polls ok, which asks another process, until it returns true.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 // output keeps the output of a process.
