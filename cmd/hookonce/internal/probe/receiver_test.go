@@ -22,7 +22,6 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/hookonce/hookonce/internal/test/control"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
