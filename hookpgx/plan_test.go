@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const (
@@ -198,9 +199,19 @@ func (n *planNode) uses(index string) bool {
 	return n.Index == index || slices.ContainsFunc(n.Plans, func(below planNode) bool { return below.uses(index) })
 }
 
-// TestPlansOfStates lists events by states with many events, which walks the events, and by states
+// TestPlansInFull holds plans of tables whose rows are nearly all in one state, and of those that the server knows nothing
+// of.
+func TestPlansInFull(t *testing.T) {
+	group.NeedLong(t)
+	t.Parallel()
+	t.Run("States", plansOfStates)
+	t.Run("WithoutStatistics", plansWithoutStatistics)
+	t.Run("KeptOfMessages", keptPlansOfMessages)
+}
+
+// plansOfStates lists events by states with many events, which walks the events, and by states
 // with a few old ones.
-func TestPlansOfStates(t *testing.T) {
+func plansOfStates(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
 	fill(t, w)
@@ -248,9 +259,9 @@ func TestPlansOfStates(t *testing.T) {
 	}
 }
 
-// TestBacklogWithoutStatistics measures a backlog that arose so fast that the server knows nothing of
+// plansWithoutStatistics measures a backlog that arose so fast that the server knows nothing of
 // it: it expects few rows of a name, and would sort all.
-func TestBacklogWithoutStatistics(t *testing.T) {
+func plansWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
 	insertMany(t, w)

@@ -82,7 +82,7 @@ func connectPooled(t *testing.T, pooled, direct, schema string) *pooledWorld {
 var byTransaction = dbtest.BouncerOptions{Mode: "transaction", PoolSize: 40}
 
 // poolerDriver runs the cases of the conformance suite that concern poolers, behind a PgBouncer that
-// hands each transaction to another session. "make soak" runs all cases.
+// hands each transaction to another session. A long run has all cases.
 func poolerDriver(t *testing.T) {
 	t.Parallel()
 	var worlds sync.Map // driver.Store to *pooledWorld
@@ -90,7 +90,7 @@ func poolerDriver(t *testing.T) {
 		w, _ := worlds.Load(s)
 		return w.(*pooledWorld).world
 	})
-	features.Pooler = true
+	features.Transport = true
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
 		w := openPooled(t, byTransaction)
 		worlds.Store(driver.Store(w.Store), w)
@@ -150,7 +150,7 @@ func poolerWork(t *testing.T) {
 		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
 			worldOf(d).drop(t, table, key)
 		},
-		Pooler: true,
+		Transport: true,
 	})
 }
 

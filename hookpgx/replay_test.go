@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // mustClaimDead claims an event and makes all its messages dead.
@@ -279,9 +280,13 @@ func TestOperatorsAgainstWork(t *testing.T) {
 			return err
 		},
 	}
+	rounds := 15
+	if group.Long() {
+		rounds = 60
+	}
 	worked := make([]atomic.Int32, len(do))
 	concurrently(t, 2*len(do), func(me int) error {
-		for round := range 60 {
+		for round := range rounds {
 			err := do[me%len(do)](stores[me/len(do)], round)
 			if err != nil && !refusedReplay(err) {
 				return fmt.Errorf("worker %d, round %d: %w", me, round, err)

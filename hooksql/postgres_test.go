@@ -18,10 +18,10 @@ import (
 
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	exercisePostgres(t, openPostgres, false)
+	exercisePostgres(t, openPostgres)
 }
 
-func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld, pooler bool) {
+func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
 	t.Helper()
 	var worlds sync.Map // driver.Store to *postgresWorld
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
@@ -64,7 +64,7 @@ func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld, pool
 			trigger, _ := storetest.RefuseRow(key)
 			w.(*postgresWorld).exec(t, trigger)
 		},
-		Pooler: pooler,
+		Transport: true,
 	})
 }
 
@@ -73,7 +73,7 @@ func TestPostgresConcurrent(t *testing.T) {
 	storetest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
 		w := openPostgres(t)
 		return w.PostgresStore, w.second(t).PostgresStore
-	})
+	}, storetest.Features{Transport: true})
 }
 
 func TestPostgresMigrations(t *testing.T) {

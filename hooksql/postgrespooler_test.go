@@ -30,21 +30,21 @@ func behindBouncer(t testing.TB, dsn, schema string) string {
 	return withParameter(t, bouncer.DSN(), "default_query_exec_mode", "cache_describe")
 }
 
-// poolerDriver runs the cases of the conformance suite that concern poolers behind PgBouncer. "make soak"
-// runs all cases.
+// poolerDriver runs the cases of the conformance suite that concern poolers behind PgBouncer. A long
+// run has all cases.
 func poolerDriver(t *testing.T) {
 	t.Parallel()
 	exercisePostgres(t, func(t testing.TB) *postgresWorld {
 		dsn, schema := dbtest.Ready(t)
 		return connectPostgres(t, behindBouncer(t, dsn, schema), schema)
-	}, true)
+	})
 }
 
 // poolerWork does the same with the suite of handlers' transactions.
 func poolerWork(t *testing.T) {
 	t.Parallel()
 	harness := postgresHarness(behindBouncer)
-	harness.Pooler = true
+	harness.Transport = true
 	storetest.ExerciseWork(t, harness)
 }
 

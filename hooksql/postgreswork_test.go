@@ -18,7 +18,9 @@ import (
 // TestPostgresWork runs the conformance suite of handlers' transactions.
 func TestPostgresWork(t *testing.T) {
 	t.Parallel()
-	storetest.ExerciseWork(t, postgresHarness(withSearchPath))
+	harness := postgresHarness(withSearchPath)
+	harness.Transport = true
+	storetest.ExerciseWork(t, harness)
 }
 
 // postgresHarness returns the harness of stores on the DSN that reach makes of the server's, in whose

@@ -71,6 +71,14 @@ func Need(t testing.TB, name string) {
 	}
 }
 
+// NeedLong skips a test unless tests run in full.
+func NeedLong(t testing.TB) {
+	t.Helper()
+	if !Long() {
+		t.Skipf("%s=%s runs this test: it takes long", Environment, long)
+	}
+}
+
 // Only, called from TestMain of a package whose tests belong to one group, leaves TestGroup and the tests besides to run
 // unless the group runs. TestGroup calls Need, so that the package shows one skip with its reason.
 func Only(name string, besides ...string) {

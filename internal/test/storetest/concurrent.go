@@ -13,13 +13,12 @@ import (
 )
 
 // ExerciseConcurrent runs two stores on one database against each other. Each case calls open for
-// two stores on a fresh, migrated, empty database, as in two processes.
-func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store)) {
+// two stores on a fresh, migrated, empty database, as in two processes. Pass at most one Features, of which only Transport
+// counts.
+func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store), features ...Features) {
 	t.Helper()
-	for _, c := range []struct {
-		name string
-		run  func(p *pair)
-	}{
+	only := over(oneFeatures(t, features).Transport, concurrentTransport)
+	for _, c := range choose(t, only, "Concurrent", []pairCase{
 		{"OneKey", func(p *pair) { raceOneKey(p, "billing") }},
 		{"OneKeyQueued", func(p *pair) { raceOneKey(p) }},
 		{"TwoBatches", func(p *pair) { raceTwoBatches(p, "billing") }},
@@ -47,7 +46,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"Enqueue", raceEnqueue},
 		{"LearnSecret", raceLearn},
 		{"Everything", raceEverything},
-	} {
+	}) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, b := open(t)
@@ -55,6 +54,14 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		})
 	}
 }
+
+// pairCase is one case of ExerciseConcurrent.
+type pairCase struct {
+	name string
+	run  func(p *pair)
+}
+
+func (c pairCase) title() string { return c.name }
 
 // pair is two stores on one database. The first one is the fixture's.
 type pair struct {

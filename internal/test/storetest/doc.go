@@ -14,11 +14,11 @@
 //     that a repeated effect shows. A [Harness] supplies the parts that depend on the database and
 //     its transaction type. Run it with the race detector too.
 //
-// One case of Exercise and of ExerciseWork, Model, takes random steps. It logs its seed; the
-// environment variable HOOKONCE_TEST_SEED repeats a run.
+// One case of Exercise and of ExerciseWork, Model, takes random steps. Its seed is
+// random in a long run, and logged; the environment variable HOOKONCE_TEST_SEED repeats a run.
 //
-// Behind a pooler, Exercise and ExerciseWork run the cases that use things that a pooler may break; "make
-// soak" runs all cases there.
+// Behind a pooler, or through another client of the same SQL, the suites run the cases that use things that such a transport
+// may break. In a long run (see package group) they run all cases there.
 //
 // The suite checks a store only through the contract. It does not check anything that the contract
 // leaves open, such as the order of messages due at the same microsecond, or the error text of a

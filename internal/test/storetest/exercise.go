@@ -30,9 +30,9 @@ type Features struct {
 	// Refuse creates a trigger with the SQL of RefuseRow.
 	Refuse func(t *testing.T, s driver.Store, key driver.Key)
 
-	// Pooler tells that a pooler stands between the store and its database. Then only the cases run
-	// that use things that a pooler may break, and all cases in a long run.
-	Pooler bool
+	// Transport tells that the store runs all cases elsewhere, and only its way to the database is new, such as a pooler. Then
+	// only the cases run that the way may break, and all cases in a long run.
+	Transport bool
 }
 
 // Damage is a way to change rows by hand.
@@ -98,7 +98,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Health", healthCases()},
 		{"Model", modelCases()},
 	}
-	only := behindPooler(with.Pooler, storeBehindPooler)
+	only := over(with.Transport, storeTransport)
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

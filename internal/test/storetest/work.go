@@ -46,9 +46,9 @@ type Harness[T any] struct {
 	// batch apart whose handler committed by itself.
 	NextTells bool
 
-	// Pooler tells that a pooler stands between the driver and its database. Then only the cases run
-	// that use things that a pooler may break, and all cases in a long run.
-	Pooler bool
+	// Transport tells that the driver runs all cases elsewhere, and only its way to the database is new, such as a pooler. Then
+	// only the cases run that the way may break, and all cases in a long run.
+	Transport bool
 
 	// SwallowedErrorCommits reports whether a transaction can be committed after one of its
 	// statements has failed, as in SQLite.
@@ -92,7 +92,7 @@ func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 		{"Races", workRaceCases[T]()},
 		{"Model", workModelCases[T]()},
 	}
-	only := behindPooler(h.Pooler, workBehindPooler)
+	only := over(h.Transport, workTransport)
 	for _, group := range groups {
 		t.Run(group.name, func(t *testing.T) {
 			t.Parallel()

@@ -10,11 +10,12 @@ import (
 // selection lists the cases that run, by group. A nil selection stands for all cases.
 type selection map[string][]string
 
-// The cases that run behind a pooler. Most cases send a pooler the same kinds of statements, so these are the models, and of each
-// group the cases that use things that a pooler may break: several statements in a transaction, settings of a transaction,
-// savepoints, waits for locks, cancelled statements, and sessions that end.
+// The cases that run where only the transport is new: a pooler, or another client, in front of a store that runs all cases
+// elsewhere. Most cases use it for the same kinds of statements, so these are the models, and of each group the cases that
+// use things that it may break: several statements in a transaction, settings of a transaction, savepoints, waits for locks,
+// cancelled statements, and sessions that end.
 var (
-	storeBehindPooler = selection{
+	storeTransport = selection{
 		"Claim":           {"ManyMixed", "DatabaseClock", "CancelledContext", "DroppedRow"},
 		"Hostile":         {"BadRowFailsTheWholeClaim"},
 		"BodyGuard":       {"WithinOneClaim"},
@@ -47,7 +48,10 @@ var (
 		"Health":          {"CancelledContext", "ProbeClaim"},
 		"Model":           {"RandomSteps"},
 	}
-	workBehindPooler = selection{
+	concurrentTransport = selection{
+		"Concurrent": {"TwoBatches", "Lease", "CompleteAgainstExpiry", "ReplayTwice", "Enqueue"},
+	}
+	workTransport = selection{
 		"Take":       {"SideBySide", "DatabaseClock", "CancelledContext"},
 		"Finish":     {"Many", "CancelledContext"},
 		"Ended":      {"CommittedThenMore", "InABatch", "RolledBackInABatch", "KilledInABatch", "StatementFailed"},
@@ -68,9 +72,9 @@ var (
 	}
 )
 
-// behindPooler returns the selection of a run behind a pooler, or nil if all cases run.
-func behindPooler(pooler bool, cases selection) selection {
-	if !pooler || group.Long() {
+// over returns the selection of a run in which only the transport is new, or nil if all cases run.
+func over(transport bool, cases selection) selection {
+	if !transport || group.Long() {
 		return nil
 	}
 	return cases
@@ -84,7 +88,7 @@ func choose[C interface{ title() string }](t *testing.T, s selection, group stri
 	}
 	chosen := slices.DeleteFunc(slices.Clone(cases), func(c C) bool { return !slices.Contains(s[group], c.title()) })
 	if len(chosen) == 0 || len(chosen) != len(s[group]) {
-		t.Fatalf("storetest: behind a pooler, the group %s is to run the cases %q, and has %d of them", group, s[group], len(chosen))
+		t.Fatalf("storetest: of a transport, the group %s is to run the cases %q, and has %d of them", group, s[group], len(chosen))
 	}
 	return chosen
 }
