@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -46,7 +47,7 @@ func TestCallbacksThatEndTheirGoroutines(t *testing.T) {
 				}
 				inlined := c.Sources[0]
 				inlined.Name, inlined.Inline = "inline", true
-				routed := hookonce.Source{Name: "routed", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret)}
+				routed := hookonce.Source{Name: "routed", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second}
 				c.Sources = append(c.Sources, inlined, routed)
 				c.Destinations = []hookonce.Destination{{Name: "app", Concurrency: 1, Sender: hookonce.SenderFunc(
 					func(context.Context, *hookonce.Outgoing) error { return nil },

@@ -33,9 +33,9 @@ func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
 func withRefusers(c *hookonce.Config) {
 	c.Sources[0].MaxBody = 100
 	c.Sources = append(c.Sources,
-		hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)},
+		hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second},
 		asanaSource(nil),
-		hookonce.Source{Name: "meta", Provider: provider.Meta, Secrets: hookonce.StaticSecrets(secret), Params: map[string]string{"verify_token": "tok"}})
+		hookonce.Source{Name: "meta", Provider: provider.Meta, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second, Params: map[string]string{"verify_token": "tok"}})
 }
 
 const githubSignature = "X-Hub-Signature-256"
@@ -220,7 +220,7 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	store, log := rig.OpenSQLite(t), &rig.Log{}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		withRefusers(c)
-		c.Sources = append(c.Sources, hookonce.Source{Name: "token", Provider: provider.Figma, Secrets: hookonce.StaticSecrets(secret), Event: provider.EventRules{ID: "body:id"}})
+		c.Sources = append(c.Sources, hookonce.Source{Name: "token", Provider: provider.Figma, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second, Event: provider.EventRules{ID: "body:id"}})
 		c.Logger = log.Logger()
 	})
 	run(t, in)

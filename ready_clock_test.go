@@ -48,7 +48,7 @@ func stripeEngine(t *testing.T) (*hookonce.Engine, *setClock) {
 	in := newEngine(t, store, func(cfg *hookonce.Config) {
 		cfg.UnverifiedRate = hookonce.Rate{Count: 1000, Per: time.Second} // the limit on 401s is not the topic
 		cfg.Sources = append(cfg.Sources, hookonce.Source{
-			Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), Tolerance: 5 * time.Minute,
+			Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), Tolerance: 5 * time.Minute, AckTimeout: 30 * time.Second,
 		})
 	})
 	// As at the start of Run.
