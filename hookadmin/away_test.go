@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -98,13 +99,13 @@ func TestStoppedDatabase(t *testing.T) {
 			claim(t, g.store, event{source: "lab", id: "evt_unseen", typ: "t", body: "{}"})
 			server.Shutdown(t)
 			const refused = "The database cannot be reached: the connection was refused."
-			rig.WaitFor(t, func() bool { // the first calls meet connections that were cut
+			eventually.True(t, "the page is shown again", func() bool { // the first calls meet connections that were cut
 				return strings.Contains(string(g.get(t, "/api/v1/events").body), refused)
 			})
 			g.checkAway(t, refused)
 
 			server.Restart(t)
-			rig.WaitFor(t, func() bool { return g.get(t, "/api/v1/events").status == 200 })
+			eventually.True(t, "the events are listed again", func() bool { return g.get(t, "/api/v1/events").status == 200 })
 			for path := range listings {
 				if page := g.page(t, path, 200); strings.Contains(page, refused) {
 					t.Errorf("%s with the database again: %s", path, text(page))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -94,8 +95,8 @@ func TestOverviewDoesNotWaitForCounts(t *testing.T) {
 	counted := func(page string) bool {
 		return strings.Contains(page, `<p class="number">9,999&#43;</p>`) || strings.Contains(page, `<p class="number">9,999</p>`)
 	}
-	rig.WaitFor(t, func() bool { return counted(g.page(t, "/", http.StatusOK)) })
-	rig.WaitFor(t, func() bool { // until the counts are too old, and a count is held
+	eventually.True(t, "the page shows counts", func() bool { return counted(g.page(t, "/", http.StatusOK)) })
+	eventually.True(t, "a count is held", func() bool { // until the counts are too old, and a count is held
 		if page := g.page(t, "/", http.StatusOK); !counted(page) || !strings.Contains(page, `data-every="10"`) {
 			t.Fatalf("the overview lost its counts: %s", text(page))
 		}

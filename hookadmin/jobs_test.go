@@ -3,6 +3,7 @@ package hookadmin_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -60,7 +62,7 @@ func (g *gateway) job(t *testing.T, id any) map[string]any {
 func (g *gateway) ended(t *testing.T, id any) map[string]any {
 	t.Helper()
 	var job map[string]any
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, fmt.Sprintf("job %v has ended", id), func() bool {
 		job = g.job(t, id)
 		return job["state"] == "done" || job["state"] == "failed"
 	})

@@ -12,6 +12,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -74,8 +75,8 @@ func TestJobFromAGroup(t *testing.T) {
 	g.wantState(t, "a1", driver.StateDead)
 
 	wantText(t, b.submit(t, job, "/act/job"), "The job runs.")
-	rig.WaitFor(t, func() bool { return strings.Contains(text(b.open(t, job)), "2 done · 0 skipped") })
-	rig.WaitFor(t, func() bool { return strings.Contains(b.open(t, job), "/act/undo") })
+	eventually.True(t, "two letters are done", func() bool { return strings.Contains(text(b.open(t, job)), "2 done · 0 skipped") })
+	eventually.True(t, "the job can be undone", func() bool { return strings.Contains(b.open(t, job), "/act/undo") })
 	g.wantState(t, "a1", driver.StateSkipped)
 	g.wantState(t, "b1", driver.StateDead)
 	wantText(t, b.open(t, "/jobs"), "Discard of dead letters", "done")
@@ -95,8 +96,8 @@ func TestJobsAreCancelledAndResumed(t *testing.T) {
 	values.Set("action", "cancel")
 	wantText(t, b.follow(t, to, b.send(t, http.MethodPost, to, values.Encode(), nil)), "The job is cancelled. It can be resumed.", "cancelled", "Resume")
 	wantText(t, b.submit(t, job, "/act/job"), "The job runs.")
-	rig.WaitFor(t, func() bool { return strings.Contains(text(b.open(t, job)), "3 done") })
-	rig.WaitFor(t, func() bool { return !strings.Contains(b.open(t, job), "http-equiv") })
+	eventually.True(t, "three letters are done", func() bool { return strings.Contains(text(b.open(t, job)), "3 done") })
+	eventually.True(t, "the page is not refreshed any more", func() bool { return !strings.Contains(b.open(t, job), "http-equiv") })
 	wantText(t, b.follow(t, to, b.send(t, http.MethodPost, to, values.Encode(), nil)), "The job has ended.")
 	values.Set("id", "none")
 	wantText(t, b.follow(t, to, b.send(t, http.MethodPost, to, values.Encode(), nil)), "There is no such job any more.")

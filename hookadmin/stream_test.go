@@ -419,7 +419,7 @@ func TestSlowStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "GET /api/v1/stream HTTP/1.1\r\nHost: %s\r\n\r\n", s.admin.Listener.Addr())
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the feed is watched", func() bool {
 		left, err := s.store.FeedWatched(t.Context())
 		return err == nil && left > 0
 	})

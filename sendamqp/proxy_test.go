@@ -15,7 +15,6 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
-	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/sendamqp"
 )
 
@@ -56,9 +55,9 @@ func testFull(t *testing.T, r *brokertest.Rabbit) {
 		sendEach(t, sender, messages)
 		p.Freeze()
 		sendFrozen(t, sender, messages, 400<<10)
-		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
+		eventually.True(t, "a message is sent", func() bool { return sender.Send(ctx, outgoing("after")) == nil })
 	})
-	rig.WaitFor(t, func() bool { return !left() })
+	eventually.True(t, "nothing of the Sender is left", func() bool { return !left() })
 }
 
 // testLostConfirmation loses the confirmation of a message that the queue has. The attempt fails, and the next one
@@ -82,14 +81,14 @@ func testLostConfirmation(t *testing.T, r *brokertest.Rabbit, ch *amqp.Channel) 
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- sender.Send(ctx, outgoing("lost")) }()
-	rig.WaitFor(t, func() bool { return take() == "lost" })
+	eventually.True(t, "the queue has the message", func() bool { return take() == "lost" })
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("sent without a confirmation")
 	}
 	p.Mute(false)
 	p.Cut()
-	rig.WaitFor(t, func() bool { return sender.Send(t.Context(), outgoing("lost")) == nil })
+	eventually.True(t, "the message is sent again", func() bool { return sender.Send(t.Context(), outgoing("lost")) == nil })
 	if got := take(); got != "lost" {
 		t.Errorf("message %q, want the lost one again", got)
 	}

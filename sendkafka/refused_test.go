@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestRefusedID has Kafka refuse the id of a producer once. The next message goes out: the operator may have allowed
@@ -80,13 +80,13 @@ func TestEndedNeighbour(t *testing.T) {
 	go func() { first <- sender.Send(ctx, outgoing("1")) }()
 	<-waiting
 	go func() { second <- sender.Send(t.Context(), outgoing("2")) }()
-	rig.WaitFor(t, func() bool { return sender.Buffered() == 2 })
+	eventually.True(t, "two records are buffered", func() bool { return sender.Buffered() == 2 })
 	cancel()
 	if err := <-first; err == nil {
 		t.Error("sent though its context ended")
 	}
 	// Both records have failed by then, or the second one was produced again.
-	rig.WaitFor(t, func() bool { return sender.Buffered() < 2 })
+	eventually.True(t, "a record has left the buffer", func() bool { return sender.Buffered() < 2 })
 	close(until)
 	if err := <-second; err != nil {
 		t.Errorf("the neighbour: %v", err)

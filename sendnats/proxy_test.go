@@ -8,7 +8,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/brokertest"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/sendnats"
 )
 
@@ -37,9 +37,9 @@ func TestFullConnection(t *testing.T) {
 		}
 		p.Freeze()
 		sendMany(t, sender)
-		rig.WaitFor(t, func() bool { return sender.Send(ctx, outgoing("after")) == nil })
+		eventually.True(t, "a message is sent", func() bool { return sender.Send(ctx, outgoing("after")) == nil })
 	})
-	rig.WaitFor(t, func() bool { return !left() })
+	eventually.True(t, "nothing of the Sender is left", func() bool { return !left() })
 }
 
 // sendMany sends many large messages to a server that reads none. Without bounded writes that takes a minute.
@@ -73,7 +73,7 @@ func TestLostConfirmation(t *testing.T) {
 	sendUnanswered(t, sender, func() bool { return stored() == 2 })
 	p.Mute(false)
 	p.Cut()
-	rig.WaitFor(t, func() bool { return sender.Send(t.Context(), outgoing("unanswered")) == nil })
+	eventually.True(t, "the message is sent", func() bool { return sender.Send(t.Context(), outgoing("unanswered")) == nil })
 	if got := stored(); got != 2 {
 		t.Errorf("%d messages, want 2", got)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // rights has a user with the rights that docs/engines.md names, and two who have one of them each.
@@ -45,7 +45,7 @@ func TestRights(t *testing.T) {
 			continue
 		}
 		// NATS tells of the refusal while the attempt waits for the confirmation.
-		rig.WaitFor(t, func() bool { return strings.Contains(sendUnanswered(t, sender, sender.Refused), want) })
+		eventually.True(t, "the refusal is named", func() bool { return strings.Contains(sendUnanswered(t, sender, sender.Refused), want) })
 	}
 }
 
@@ -56,7 +56,7 @@ func sendUnanswered(t *testing.T, sender hookonce.Sender, reached func() bool) s
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- sender.Send(ctx, outgoing("unanswered")) }()
-	rig.WaitFor(t, reached)
+	eventually.True(t, "the server is reached", reached)
 	cancel()
 	err := <-ended
 	if err == nil {
@@ -102,7 +102,7 @@ func TestRefusal(t *testing.T) {
 	}
 	refuse := func() {
 		p.Inject(violation)
-		rig.WaitFor(t, sender.Refused)
+		eventually.True(t, "the server refuses", sender.Refused)
 	}
 	send := func() {
 		t.Helper()
@@ -119,6 +119,6 @@ func TestRefusal(t *testing.T) {
 
 	refuse()
 	p.Cut()
-	rig.WaitFor(t, func() bool { return s.open(t) == 1 && !sender.Refused() })
+	eventually.True(t, "one connection is open again", func() bool { return s.open(t) == 1 && !sender.Refused() })
 	attempt(false)
 }

@@ -53,7 +53,7 @@ func TestDestination(t *testing.T) {
 		if in.ServeHTTP(w, r); w.Code != 200 {
 			t.Fatalf("answered %d: %s", w.Code, w.Body)
 		}
-		rig.WaitFor(t, func() bool { info, err := stream.Info(t.Context()); return err == nil && info.State.Msgs == stored })
+		eventually.True(t, "the stream has the messages", func() bool { info, err := stream.Info(t.Context()); return err == nil && info.State.Msgs == stored })
 	}
 	first := config("").Destinations[0].Sender
 	deliver("1", 1)
@@ -76,7 +76,7 @@ func TestDestination(t *testing.T) {
 	if err := in.Reload(config("someone@")); err != nil {
 		t.Fatal(err)
 	}
-	rig.WaitFor(t, func() bool { return s.open(t) == 0 })
+	eventually.True(t, "no connection is open", func() bool { return s.open(t) == 0 })
 	deliver("3", 3)
 	if got, want := in.Destinations()[0].Address, first.(*sendnats.Sender).Address(); got != want {
 		t.Errorf("address %q, want %q", got, want)
@@ -85,5 +85,5 @@ func TestDestination(t *testing.T) {
 	if err := eventually.Receive(t, "Run ends", ended); err != nil {
 		t.Error(err)
 	}
-	rig.WaitFor(t, func() bool { return s.open(t) == 0 })
+	eventually.True(t, "no connection is open", func() bool { return s.open(t) == 0 })
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -49,7 +50,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	}
 	refused := func(id string) {
 		t.Helper()
-		rig.WaitFor(t, func() bool {
+		eventually.True(t, "the delivery is claimed or waits", func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return outcomes[id] == claims.ErrFull.Error()
@@ -57,7 +58,7 @@ func TestFullQueueIsShared(t *testing.T) {
 	}
 	for i := range 4 {
 		send("flood", fmt.Sprint(i))
-		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
+		eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == i+1 })
 	}
 	if !q.Full("flood") || q.Full("quiet") {
 		t.Errorf("full for the flood: %t, want true; for another source: %t, want false", q.Full("flood"), q.Full("quiet"))
@@ -117,10 +118,10 @@ func TestSourcesTakeTurns(t *testing.T) {
 			for i := range tt.deliveries {
 				wg.Go(func() { claim(t, q, unitOf("flood", fmt.Sprint(i), tt.events)) })
 			}
-			rig.WaitFor(t, func() bool { return q.Waiting() == tt.deliveries })
+			eventually.True(t, "all deliveries wait", func() bool { return q.Waiting() == tt.deliveries })
 			for i, source := range []string{"quiet", "calm"} {
 				wg.Go(func() { claim(t, q, unitOf(source, "1", 1)) })
-				rig.WaitFor(t, func() bool { return q.Waiting() == tt.deliveries+i+1 })
+				eventually.True(t, "the copy waits", func() bool { return q.Waiting() == tt.deliveries+i+1 })
 			}
 			close(g.Open)
 			wg.Wait()
@@ -143,10 +144,10 @@ func TestEvictedUnitIsGone(t *testing.T) {
 	wg.Go(func() { claim(t, q, unit("held")) })
 	<-g.Arrived
 	wg.Go(func() { claim(t, q, unitOf("flood", "0", 1)) })
-	rig.WaitFor(t, func() bool { return q.Waiting() == 1 })
+	eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == 1 })
 	evicted := make(chan error, 1)
 	go func() { evicted <- q.Claim(t.Context(), unitOf("flood", "1", 1)) }()
-	rig.WaitFor(t, func() bool { return q.Waiting() == 2 })
+	eventually.True(t, "both deliveries wait", func() bool { return q.Waiting() == 2 })
 	ctx, giveUp := context.WithCancel(t.Context())
 	abandoned := make(chan error, 1)
 	go func() { abandoned <- q.Claim(ctx, unitOf("quiet", "0", 1)) }()

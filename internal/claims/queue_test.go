@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -89,7 +90,7 @@ func claimTogether(t *testing.T, q *claims.Queue, g *rig.Gate, units ...*claims.
 	all := make([][]string, len(units))
 	for i, u := range units {
 		wg.Go(func() { all[i] = claim(t, q, u) })
-		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
+		eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == i+1 })
 	}
 	close(g.Open)
 	wg.Wait()
@@ -125,7 +126,7 @@ func TestFullQueue(t *testing.T) {
 				t.Errorf("a unit that fits: %q", got)
 			}
 		})
-		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
+		eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == i+1 })
 	}
 	if !q.Full("lab") {
 		t.Error("not full with 4 units")
@@ -151,10 +152,10 @@ func TestCloseAnswersQueuedUnits(t *testing.T) {
 			}
 		})
 	}
-	rig.WaitFor(t, func() bool { return q.Waiting() == 7 })
+	eventually.True(t, "seven deliveries wait", func() bool { return q.Waiting() == 7 })
 	closed := make(chan struct{})
 	go func() { q.Close(); close(closed) }()
-	rig.WaitFor(t, func() bool { // once Close has begun
+	eventually.True(t, "Close has begun", func() bool { // once Close has begun
 		u := unit("late")
 		err := q.Claim(alreadyEnded(t), u)
 		return errors.Is(err, claims.ErrClosed)
@@ -187,10 +188,10 @@ func TestCopiesOfAStuckKeyDelayNoOtherEvent(t *testing.T) {
 		wg.Go(func() { claim(t, q, unit("held")) })
 		<-g.Arrived
 	}
-	rig.WaitFor(t, func() bool { return q.Waiting() == 3 })
+	eventually.True(t, "three deliveries wait", func() bool { return q.Waiting() == 3 })
 	// A copy in a delivery of several events keeps that delivery back as well.
 	wg.Go(func() { claim(t, q, unit("other", "held")) })
-	rig.WaitFor(t, func() bool { return q.Waiting() == 4 })
+	eventually.True(t, "four deliveries wait", func() bool { return q.Waiting() == 4 })
 	for i := range 20 {
 		if got := claim(t, q, unit(fmt.Sprint(i))); got[0] != claimed {
 			t.Errorf("another event: %q", got)
@@ -220,7 +221,7 @@ func TestCopiesDoNotOvertake(t *testing.T) {
 	second := claims.NewUnit([]driver.Claim{event("x", "second")}, false, time.Now().Add(time.Minute))
 	for i, u := range []*claims.Unit{first, second} {
 		wg.Go(func() { claim(t, q, u) })
-		rig.WaitFor(t, func() bool { return q.Waiting() == i+1 })
+		eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == i+1 })
 	}
 	if got := claim(t, q, unit("y")); got[0] != claimed {
 		t.Errorf("another event: %q", got)
@@ -247,7 +248,7 @@ func TestAbandonedUnitBlocksNoCopy(t *testing.T) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	abandoned := make(chan error, 1)
 	go func() { abandoned <- q.Claim(ctx, unit("1")) }()
-	rig.WaitFor(t, func() bool { return q.Waiting() == 1 })
+	eventually.True(t, "the delivery waits", func() bool { return q.Waiting() == 1 })
 	giveUp()
 	if err := <-abandoned; !errors.Is(err, claims.ErrAbandoned) {
 		t.Errorf("the abandoned unit: %v, want %v", err, claims.ErrAbandoned)

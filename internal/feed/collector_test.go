@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/feed"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -288,7 +289,7 @@ func TestLongOutage(t *testing.T) {
 	}
 	w.Step(t.Context())
 	w.store.set(driver.ErrUnavailable)
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the watch ends", func() bool {
 		for i := range 10 * feed.MaxGroup {
 			w.Add(newRow(fmt.Sprint("evt_", i), "ok"))
 		}
@@ -338,9 +339,9 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { w.Run(ctx) })
-	rig.WaitFor(t, w.Watched)
+	eventually.True(t, "the feed is watched", w.Watched)
 	w.Add(newRow("evt_1", "ok"))
-	rig.WaitFor(t, func() bool { return len(w.written(t)) == 1 })
+	eventually.True(t, "the row is written", func() bool { return len(w.written(t)) == 1 })
 	w.Add(newRow("evt_2", "ok"))
 	cancel()
 	running.Wait()

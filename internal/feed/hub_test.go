@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/feed"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -127,7 +128,7 @@ func TestExpired(t *testing.T) {
 	start := c.Last()
 	v.add(t, 0, driver.MaxFeedRows-3)
 	v.add(t, 0, 10)
-	rig.WaitFor(t, func() bool { return c.Last() == start+driver.MaxFeedRows+7 })
+	eventually.True(t, "the client has the last row", func() bool { return c.Last() == start+driver.MaxFeedRows+7 })
 	for seq, want := range map[int64]bool{
 		0: false, start: false, start + 6: false, start + 7: true, start + driver.MaxFeedRows + 7: true, start + driver.MaxFeedRows + 8: false,
 	} {
@@ -140,16 +141,16 @@ func TestExpired(t *testing.T) {
 	if _, err := v.store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: time.Minute, Now: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the row is not kept any more", func() bool {
 		_, _, ok := c.After(start+driver.MaxFeedRows+7, 1)
 		return !ok
 	})
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the feed is watched again", func() bool {
 		left, err := v.store.Store.FeedWatched(t.Context())
 		return err == nil && left > 0
 	})
 	v.add(t, 100, 1)
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the new row is last", func() bool {
 		entries, _, ok := c.After(c.Last()-1, 1)
 		return ok && len(entries) == 1 && string(entries[0].Data) == "100"
 	})
@@ -198,13 +199,13 @@ func TestStoreAway(t *testing.T) {
 	defer c.Leave()
 	at := c.Last()
 	v.store.set(driver.ErrUnavailable)
-	rig.WaitFor(t, func() bool { return len(v.log.Lines()) == 2 })
+	eventually.True(t, "the log has two lines", func() bool { return len(v.log.Lines()) == 2 })
 	v.add(t, 0, 3)
 	v.store.set(nil)
 	if ids, _, err := follow(t.Context(), c, at, 3); err != nil {
 		t.Errorf("got %v, %v", ids, err)
 	}
-	rig.WaitFor(t, func() bool { return len(v.log.Lines()) == 3 }) // the rows come before the line
+	eventually.True(t, "the log has three lines", func() bool { return len(v.log.Lines()) == 3 }) // the rows come before the line
 	v.log.WantOne(t, "works again")
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -20,6 +20,7 @@ import (
 	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -174,7 +175,7 @@ func job(t *testing.T, store driver.Store, id string) *driver.Job {
 func until(t *testing.T, store driver.Store, id string, wanted func(*driver.Job) bool) *driver.Job {
 	t.Helper()
 	var got *driver.Job
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "job "+id+" is as wanted", func() bool {
 		got = job(t, store, id)
 		return wanted(got)
 	})

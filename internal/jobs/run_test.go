@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/jobs"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -45,7 +46,7 @@ func TestCancelAndResume(t *testing.T) {
 		t.Fatalf("the job is %+v, error %v; want it cancelled before its end", cancelled, err)
 	}
 	began := time.Now()
-	rig.WaitFor(t, func() bool { return strings.Contains(log.Text(), "job stopped") })
+	eventually.True(t, "the job stops", func() bool { return strings.Contains(log.Text(), "job stopped") })
 	t.Logf("the runner noticed after %v", time.Since(began))
 	if got := job(t, store, "job_1"); got.Done != cancelled.Done || got.State != driver.JobCancelled {
 		t.Errorf("after the cancellation the job went on to %+v", got)

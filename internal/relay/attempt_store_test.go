@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -179,7 +180,7 @@ func TestDelayOfTheDestination(t *testing.T) {
 				byHTTP(url)(d)
 				d.Retry.First, d.Retry.Max = tt.schedule, tt.schedule
 			})))
-			rig.WaitFor(t, func() bool { return len(eventOf(t, store, "1").Tries) == 1 })
+			eventually.True(t, "an attempt is recorded", func() bool { return len(eventOf(t, store, "1").Tries) == 1 })
 			now, err := store.Now(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -30,7 +31,7 @@ func TestOpenCircuitSpendsNoAttempts(t *testing.T) {
 		d.Concurrency, d.Retry = 1, driver.Retry{Attempts: 2, First: time.Minute, Max: time.Minute}
 	})
 	stop := run(t, newGroup(store, nil, d))
-	rig.WaitFor(t, func() bool { return d.Circuit.Status().Open })
+	eventually.True(t, "the circuit opens", func() bool { return d.Circuit.Status().Open })
 	stop()
 	if got := d.Circuit.Status().Failures; got != 10 || calls.Load() != 10 {
 		t.Errorf("%d failures in a row, %d calls; want 10 of both", got, calls.Load())

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -119,7 +120,7 @@ func TestVersionsDueTogether(t *testing.T) {
 		var want []string
 		for version := 1; version <= 5; version++ {
 			id := fmt.Sprint(object, "-", version)
-			rig.WaitFor(t, func() bool {
+			eventually.True(t, "the message is sent or skipped", func() bool {
 				// A slow machine may give a message back, and find it stale later.
 				state := messageOf(t, store, id).State
 				return state == driver.StateSent || state == driver.StateSkipped
@@ -150,7 +151,7 @@ func TestRetryOfAnOvertakenMessage(t *testing.T) {
 		return nil
 	}, func(d *relay.Destination) { d.Retry.Attempts = 10_000 }))
 	run(t, g)
-	rig.WaitFor(t, func() bool { return len(eventOf(t, store, "a-1").Tries) > 0 })
+	eventually.True(t, "an attempt is recorded", func() bool { return len(eventOf(t, store, "a-1").Tries) > 0 })
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
 	settled(t, store, "a-2", driver.StateSent)
@@ -179,7 +180,7 @@ func TestObjectInFlight(t *testing.T) {
 			claimVersion(t, store, "a", tt.later)
 			g.Wake("app")
 			later := "a-" + tt.later
-			rig.WaitFor(t, func() bool { return messageOf(t, store, later).State == driver.StateSending })
+			eventually.True(t, "the later message is leased", func() bool { return messageOf(t, store, later).State == driver.StateSending })
 			if began, _ := h.said(); len(began) != 1 {
 				t.Errorf("began %q while the first was sent", began)
 			}
@@ -239,7 +240,7 @@ func TestObjectInFlightOfAnOldRelay(t *testing.T) {
 	set(g, destination(successor.send, nil))
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
-	rig.WaitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
+	eventually.True(t, "the next message is leased", func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
 	if began, _ := successor.said(); len(began) > 0 {
 		t.Errorf("began %q while the old relay was sending", began)
 	}
@@ -263,9 +264,9 @@ func TestStopGivesWaitingMessagesBack(t *testing.T) {
 	<-h.arrived
 	claimVersion(t, store, "a", "2")
 	g.Wake("app")
-	rig.WaitFor(t, func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
+	eventually.True(t, "the next message is leased", func() bool { return messageOf(t, store, "a-2").State == driver.StateSending })
 	cancel()
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the messages are given back", func() bool {
 		m := messageOf(t, store, "a-2")
 		return m.State == driver.StatePending && m.Attempts == 0
 	})
@@ -304,8 +305,8 @@ func TestUnreadableVersions(t *testing.T) {
 		d.Rate = limit.New(2, time.Hour) // an unsent message takes nothing of it
 	}))
 	run(t, g)
-	rig.WaitFor(t, func() bool { g.Wake("app"); return store.calls.Load() >= 3 })
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "three leases were tried", func() bool { g.Wake("app"); return store.calls.Load() >= 3 })
+	eventually.True(t, "the message waits, untried", func() bool {
 		m := messageOf(t, store, "a-1")
 		return m.State == driver.StatePending && m.Attempts == 0
 	})

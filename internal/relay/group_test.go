@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -62,7 +63,7 @@ func TestSetWhileRunning(t *testing.T) {
 	<-h.arrived
 	set(g, one, elsewhere)
 	// Time for another relay of the first destination to lease, if there were one.
-	rig.WaitFor(t, func() bool { g.WakeAll(); return store.count("elsewhere") >= 10 })
+	eventually.True(t, "the other destination is looked at ten times", func() bool { g.WakeAll(); return store.count("elsewhere") >= 10 })
 	if n := store.count("app"); n != 1 {
 		t.Errorf("the unchanged destination has leased %d times, want once", n)
 	}
@@ -93,7 +94,7 @@ func TestSetKeepsAnOpenCircuit(t *testing.T) {
 	broken := destination(func(context.Context, *driver.Message) error { return errors.New("down") }, schedule)
 	g := newGroup(store, nil, broken)
 	run(t, g)
-	rig.WaitFor(t, func() bool { return broken.Circuit.Status().Open })
+	eventually.True(t, "the circuit opens", func() bool { return broken.Circuit.Status().Open })
 
 	mended := newHolding("")
 	changed := destination(mended.send, func(d *relay.Destination) {
@@ -108,8 +109,8 @@ func TestSetKeepsAnOpenCircuit(t *testing.T) {
 		t.Errorf("behind an open circuit %d messages were sent", len(began))
 	}
 
-	set(g, destination(mended.send, schedule))                                        // with a circuit of its own
-	rig.WaitFor(t, func() bool { began, _ := mended.said(); return len(began) == 2 }) // the untried messages
+	set(g, destination(mended.send, schedule))                                                                          // with a circuit of its own
+	eventually.True(t, "two messages are under way", func() bool { began, _ := mended.said(); return len(began) == 2 }) // the untried messages
 }
 
 func TestRemovedDestinationKeepsItsMessages(t *testing.T) {
@@ -144,12 +145,12 @@ func TestDestinationsAreApart(t *testing.T) {
 	refuse := func(context.Context, *driver.Message) error { return guard.Permanent(errors.New("refused")) }
 	run(t, newGroup(store, nil, destination(h.send, one), destination(refuse, func(d *relay.Destination) { d.Name = "crm" })))
 	<-h.arrived
-	rig.WaitFor(t, func() bool { return eventOf(t, store, "2").Messages[1].State == driver.StateDead })
+	eventually.True(t, "the message is dead", func() bool { return eventOf(t, store, "2").Messages[1].State == driver.StateDead })
 	if m := eventOf(t, store, "2").Messages[0]; m.State != driver.StatePending {
 		t.Errorf("the message behind the held one is %s, want pending", m.State)
 	}
 	close(h.letGo)
-	rig.WaitFor(t, func() bool { return eventOf(t, store, "2").Messages[0].State == driver.StateSent })
+	eventually.True(t, "the message is sent", func() bool { return eventOf(t, store, "2").Messages[0].State == driver.StateSent })
 }
 
 func TestStopFinishesSendsInProgress(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -63,7 +64,7 @@ func TestLeaseOutlivesItsSend(t *testing.T) {
 	var leasedFor atomic.Int64
 	store := &leaseStore{Store: rig.OpenSQLite(t), change: func(p *driver.LeaseParams) { leasedFor.Store(int64(p.For)) }}
 	run(t, newGroup(store, nil, destination(nil, func(d *relay.Destination) { d.Timeout = 40 * time.Second })))
-	rig.WaitFor(t, func() bool { return leasedFor.Load() != 0 })
+	eventually.True(t, "a message is leased", func() bool { return leasedFor.Load() != 0 })
 	if got := time.Duration(leasedFor.Load()); got != 45*time.Second {
 		t.Errorf("messages are leased for %s, want the timeout and 5 s", got)
 	}
@@ -79,7 +80,7 @@ func TestLeasingAfterAnOutage(t *testing.T) {
 		d.Rate = limit.New(1, time.Hour) // a failed lease keeps no token
 	}))
 	run(t, g)
-	rig.WaitFor(t, func() bool { g.Wake("app"); return store.fails.Load() <= 0 })
+	eventually.True(t, "the lease succeeds", func() bool { g.Wake("app"); return store.fails.Load() <= 0 })
 	if ev := settled(t, store, "1", driver.StateSent); ev.Attempts != 1 {
 		t.Errorf("%d attempts, want 1", ev.Attempts)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -144,7 +145,7 @@ func messageOf(t *testing.T, store driver.Store, id string) driver.MessageDetail
 // settled waits until the message of an event is in a state, and returns the event.
 func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
 	t.Helper()
-	rig.WaitFor(t, func() bool { return messageOf(t, store, id).State == state })
+	eventually.True(t, "message "+id+" is "+state, func() bool { return messageOf(t, store, id).State == state })
 	return eventOf(t, store, id)
 }
 
@@ -160,9 +161,9 @@ func TestUsedUpRate(t *testing.T) {
 		return nil
 	}, func(d *relay.Destination) { d.Rate = limit.New(2, time.Hour) }))
 	stop := run(t, g)
-	rig.WaitFor(t, func() bool { return store.count("app") > 0 })
+	eventually.True(t, "messages are leased", func() bool { return store.count("app") > 0 })
 	claimMany(t, inner, 5, "{}")
-	rig.WaitFor(t, func() bool { g.WakeAll(); return calls.Load() == 2 })
+	eventually.True(t, "two messages are sent", func() bool { g.WakeAll(); return calls.Load() == 2 })
 	stop()
 	states := make(map[string]int)
 	for i := range 5 {

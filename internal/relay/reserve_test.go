@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -41,7 +42,7 @@ func claimReserved(t *testing.T, store driver.Store, id string, r *relay.Reserva
 func reserve(t *testing.T, g *relay.Group, m *driver.Message) *relay.Reservation {
 	t.Helper()
 	var r *relay.Reservation
-	rig.WaitFor(t, func() bool { r = g.Reserve(m); return r != nil })
+	eventually.True(t, "there is a place", func() bool { r = g.Reserve(m); return r != nil })
 	return r
 }
 
@@ -98,7 +99,7 @@ func TestNoReservation(t *testing.T) {
 			g := newGroup(store, tt.options, destination(func(context.Context, *driver.Message) error { return nil }, tt.change))
 			run(t, g)
 			// Once a second lease has begun, the relay knows from the first one that nothing is due.
-			rig.WaitFor(t, func() bool { g.WakeAll(); return store.count("app") >= 2 })
+			eventually.True(t, "the destination is looked at twice", func() bool { g.WakeAll(); return store.count("app") >= 2 })
 			for range tt.before {
 				defer reserve(t, g, unclaimed("2", string(make([]byte, tt.bytes)))).Cancel()
 			}
@@ -160,7 +161,7 @@ func TestStopDuringAReservation(t *testing.T) {
 			token, at := claimReserved(t, store, "1", r)
 			ended := make(chan struct{})
 			go func() { end(g, stop); close(ended) }()
-			rig.WaitFor(t, func() bool {
+			eventually.True(t, "another message has a place", func() bool {
 				other := g.Reserve(unclaimed("2", "{}"))
 				if other != nil {
 					other.Cancel()
@@ -209,7 +210,7 @@ func TestStopGivesReservedMessagesBackTogether(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { stop(); close(ended) }()
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "another message has a place", func() bool {
 		other := g.Reserve(unclaimed("other", "{}"))
 		if other != nil {
 			other.Cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
@@ -126,7 +127,7 @@ func TestFailures(t *testing.T) {
 			run(t, newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
 				return errors.Join(insert(ctx, tx, ev), tt.err)
 			}, nil))
-			rig.WaitFor(t, func() bool { return eventOf(t, db, "1").Attempts == tt.want.Attempts })
+			eventually.True(t, "the attempts are counted", func() bool { return eventOf(t, db, "1").Attempts == tt.want.Attempts })
 			compareOutcome(t, db, "1", tt.want)
 			wantEffects(t, db)
 		})
@@ -206,7 +207,7 @@ func TestHandlerCommitsInSQL(t *testing.T) {
 				wantOutcome(t, db, "2", done)
 				wantEffects(t, db, "1", "bad", "2")
 				for _, destination := range []string{"about-1", "about-bad", "about-2"} {
-					rig.WaitFor(t, func() bool {
+					eventually.True(t, "the attempts are counted", func() bool {
 						_, ok := woken.Load(destination)
 						return ok
 					})

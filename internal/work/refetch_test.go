@@ -14,7 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -82,7 +82,7 @@ func TestRefetchHoldsNoTransaction(t *testing.T) {
 	}))
 	stop := run(t, w)
 	wantOutcome(t, db, "1", done)
-	rig.WaitFor(t, func() bool { return eventOf(t, db, "during 1").State == driver.StateDone })
+	eventually.True(t, "the event claimed meanwhile is done", func() bool { return eventOf(t, db, "during 1").State == driver.StateDone })
 	stop()
 
 	w = newWorkers(db, insertCurrent, refetchBy(func(ctx context.Context, _ *work.Event) ([]byte, error) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/work"
 )
@@ -135,7 +136,7 @@ var done = outcome{State: driver.StateDone, Attempts: 1}
 // wantOutcome waits until an event has ended, and compares its outcome.
 func wantOutcome(t *testing.T, db *database, id string, want outcome) {
 	t.Helper()
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "event "+id+" has ended", func() bool {
 		state := eventOf(t, db, id).State
 		return state == driver.StateDone || state == driver.StateDead || state == driver.StateSkipped
 	})
@@ -187,7 +188,7 @@ func TestOutage(t *testing.T) {
 	claimInTurn(t, db, "1")
 	stop := run(t, newWorkers(db, insert, logTo(log)))
 	wantOutcome(t, db, "1", done)
-	rig.WaitFor(t, func() bool { return sweeps.Load() > 2 })
+	eventually.True(t, "sweeps go on", func() bool { return sweeps.Load() > 2 })
 	stop()
 	wantEffects(t, db, "1")
 	log.WantOne(t, `"taking events failed; retrying in 1s" source=lab`)
@@ -238,7 +239,7 @@ func TestInterruptedRuns(t *testing.T) {
 				wantOutcome(t, db, id, tt.want)
 			}
 			wantEffects(t, db, tt.effects...)
-			rig.WaitFor(t, func() bool { return strings.Count(log.Text(), tt.line) == len(tt.ids) }) // after the commit
+			eventually.True(t, "the log has each line", func() bool { return strings.Count(log.Text(), tt.line) == len(tt.ids) }) // after the commit
 		})
 	}
 }
@@ -286,7 +287,7 @@ func TestWithoutHandlers(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { w.Run(ctx); close(ended) }()
 	wantOutcome(t, db, "1", outcome{State: driver.StateDead, Attempts: 1, LastError: driver.ErrorRunInterrupted})
-	rig.WaitFor(t, func() bool { return strings.Contains(log.Text(), "dead: "+driver.ErrorRunInterrupted) }) // after the commit
+	eventually.True(t, "the log names the dead event", func() bool { return strings.Contains(log.Text(), "dead: "+driver.ErrorRunInterrupted) }) // after the commit
 	cancel()
 	<-ended
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestRunMarked starts a goroutine that starts another one, which stays for a while.
@@ -23,5 +23,5 @@ func TestRunMarked(t *testing.T) {
 		t.Error("a goroutine is left, and not seen")
 	}
 	close(end)
-	rig.WaitFor(t, func() bool { return !left() })
+	eventually.True(t, "nothing of the client is left", func() bool { return !left() })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
@@ -36,7 +37,7 @@ func startGatewayOn(t *testing.T, server *dbtest.Server) *gateway {
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", "evt_unopened")
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--corrupt")
 	g.sendMalformed(t)
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the letter and the refused request are listed", func() bool {
 		return strings.Contains(g.get(t, "/api/v1/dead-letters"), eventID) && strings.Contains(g.get(t, "/api/v1/refused"), "stripe")
 	})
 	return g
@@ -55,7 +56,7 @@ func TestPagesWithoutTheDatabase(t *testing.T) {
 		}
 	}
 	server.Shutdown(t)
-	rig.WaitFor(t, func() bool { return strings.Contains(g.get(t, "/events"), "the connection was refused") })
+	eventually.True(t, "the page tells of the refused connection", func() bool { return strings.Contains(g.get(t, "/events"), "the connection was refused") })
 	browser := chromium(t)
 	var v *tab
 	for _, l := range []look{{"away-dark-360", 360, true, false}, {"away-light-1280", 1280, false, true}} {
@@ -84,7 +85,7 @@ func TestPagesWithoutTheDatabase(t *testing.T) {
 	}
 	server.Restart(t)
 	event.await(t, `document.title === 'Event · hookonce' && document.getElementById('body') !== null`)
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the page has its buttons again", func() bool {
 		there, err := chromedp.Run(v, chromedp.Evaluate[bool](`document.querySelector('main button[name="action"]') !== null && !document.querySelector('.stale')`))
 		return err == nil && there // fails while the page reloads
 	})

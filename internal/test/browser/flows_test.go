@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // noteStreams marks a page whose stream of the live feed is open: rows before that are not streamed.
@@ -101,7 +101,7 @@ func TestEventBeforeTheStream(t *testing.T) {
 	v.await(t, `typeof openStream === 'function'`)
 	send := func(id string) {
 		g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "invoice.paid", "--id", id)
-		rig.WaitFor(t, func() bool { return strings.Contains(g.get(t, "/api/v1/events?id="+id), id) })
+		eventually.True(t, "the event is listed", func() bool { return strings.Contains(g.get(t, "/api/v1/events?id="+id), id) })
 	}
 	send("evt_between")
 	eval[bool](t, v, `openStream() === undefined`)
@@ -143,8 +143,8 @@ func TestGroupIsReplayedAsJob(t *testing.T) {
 func replayGroup(t *testing.T, script bool) {
 	g := startGateway(t)
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "report.made", "--times", strconv.Itoa(manyLetters), "--concurrency", "8")
-	rig.WaitFor(t, func() bool { return count(&g.archive.refused) == manyLetters })
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "all letters were refused", func() bool { return count(&g.archive.refused) == manyLetters })
+	eventually.True(t, "the letters are dead", func() bool {
 		return strings.Contains(g.get(t, "/api/v1/errors?destination=archive"), fmt.Sprintf(`"count":"%d"`, manyLetters))
 	})
 	g.archive.repaired.Store(true)
@@ -179,7 +179,7 @@ func replayGroup(t *testing.T, script bool) {
 	if script {
 		v.screenshot(t, "job-done")
 	}
-	rig.WaitFor(t, func() bool { return count(&g.archive.archived) == manyLetters })
+	eventually.True(t, "all letters are archived", func() bool { return count(&g.archive.archived) == manyLetters })
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters?destination=archive"), chromedp.WaitVisible(`.empty`))
 	v.quiet(t)
 }
@@ -191,7 +191,7 @@ func (v *tab) reaches(t *testing.T, expression string) {
 		v.await(t, expression)
 		return
 	}
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the letters are done", func() bool {
 		is, err := chromedp.Run(v, chromedp.Evaluate[bool](expression)) // fails while the page reloads
 		return err == nil && is
 	})
@@ -227,7 +227,7 @@ func TestRefusedRequestShowsWhy(t *testing.T) {
 	v.await(t, `document.getElementById('fresh').textContent === '1 new – show'`)
 	const first = `[data-row]:has(a[href*="source=shop"])`
 	// Refused requests are stored after their answers.
-	rig.WaitFor(t, func() bool { return strings.Contains(g.get(t, "/api/v1/refused?source=shop"), "shop") })
+	eventually.True(t, "the refused request is listed", func() bool { return strings.Contains(g.get(t, "/api/v1/refused?source=shop"), "shop") })
 	v.do(t, chromedp.Click(`#fresh button`), chromedp.WaitVisible(first))
 	if now := eval[int](t, v, rows); now != before+1 {
 		t.Errorf("%d rows, and %d before", now, before)

@@ -28,6 +28,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/rig"
@@ -184,7 +185,7 @@ func (g *gateway) serve(t *testing.T) {
 			t.Logf("log of the gateway:\n%s", g.log.String())
 		}
 	})
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the log shows both addresses", func() bool {
 		for _, m := range addresses.FindAllStringSubmatch(g.log.String(), -1) {
 			if m[1] == "webhooks" {
 				g.public = "http://" + m[2]
@@ -239,7 +240,7 @@ func (g *gateway) sendEvents(t *testing.T) {
 		_ = resp.Body.Close()
 	}
 	g.sendMalformed(t)
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the letter, the refused request and the figures are listed", func() bool {
 		letters := g.get(t, "/api/v1/dead-letters")
 		return strings.Contains(letters, eventID) && strings.Contains(g.get(t, "/api/v1/series?of=deliveries&source=github"), "refused") &&
 			strings.Contains(g.get(t, "/api/v1/refused"), "github")

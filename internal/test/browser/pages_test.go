@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // pages are all pages of the dashboard: the name of its screenshots, its address, and a text that it
@@ -139,7 +139,7 @@ func TestKeys(t *testing.T) {
 	}
 	await := func(what, expression string) {
 		t.Helper()
-		rig.WaitFor(t, func() bool {
+		eventually.True(t, expression, func() bool {
 			is, err := chromedp.Run(v, chromedp.Evaluate[bool](expression)) // fails while the page changes
 			return err == nil && is
 		})
@@ -187,7 +187,7 @@ func TestActionsAndFreshFigures(t *testing.T) {
 	open.do(t, chromedp.Navigate(g.admin+"/destinations/billing"), chromedp.WaitVisible(`.drawing canvas`))
 	eval[bool](t, open, `document.querySelector('details.astable').open = true`)
 	v.do(t, chromedp.Click(`button[value="resume"]`), chromedp.WaitVisible(`button[value="pause"]`))
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the page has fresh figures", func() bool {
 		return eval[bool](t, open, `document.querySelector('button[value="pause"]') !== null`)
 	})
 	if !eval[bool](t, open, `document.querySelector('details.astable').open && document.querySelector('.drawing canvas') !== null`) {
