@@ -14,7 +14,6 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
-	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // startGatewayOn starts a gateway on a PostgreSQL server, with a dead letter, a refused and a quarantined request.

@@ -31,7 +31,6 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/program"
-	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // settings have every state that the pages show: a source that works, one with a short window, one
