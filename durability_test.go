@@ -71,7 +71,7 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 		t.Errorf("%d warnings of the allowed setting, want 1:\n%s", warned, log.Lines())
 	}
 	store.set("journal_mode")
-	if err := hookonce.WatchDurability(t.Context(), in); err != nil {
+	if err := in.CheckDurability(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := answered(in, delivery("1", "{}")); got.Code != http.StatusOK {
@@ -87,9 +87,7 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	}
 
 	store.set("fsync")
-	if err := hookonce.WatchDurability(t.Context(), in); err != nil {
-		t.Error(err)
-	}
+	wantUnsafe(t, "CheckDurability", in.CheckDurability(t.Context()), "fsync")
 	if got := answered(in, delivery("2", "{}")); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("a delivery after a running server was weakened: status %d, want 503", got.Code)
 	}

@@ -123,8 +123,6 @@ func TestConfirmationsAreBounded(t *testing.T) {
 	}
 }
 
-const confirmURL = "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription"
-
 // Run retries a failed confirmation: the provider already has its answer and does not ask again.
 func TestFailedConfirmationIsRetried(t *testing.T) {
 	t.Parallel()
@@ -137,13 +135,12 @@ func TestFailedConfirmationIsRetried(t *testing.T) {
 		}
 		close(confirmed)
 	})
-	in := newEngine(t, rig.OpenSQLite(t), nil)
-	hookonce.SetFetcher(in, sns.fetcher)
+	s := newSubscriber(t, sns)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
-	if !hookonce.Confirm(in, "sns", confirmURL) {
-		t.Fatal("the engine refused the confirmation")
+	go func() { ended <- s.engine.Run(ctx) }()
+	if w := s.confirm(); w.Code != http.StatusOK {
+		t.Fatalf("answer %d %s, want 200", w.Code, w.Body)
 	}
 	eventually.Receive(t, "the confirmation is retried", confirmed)
 	stop()

@@ -23,7 +23,6 @@ import (
 	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
-	"github.com/hookonce/hookonce/verify"
 )
 
 // delivered is the secret that the tests hand over.
@@ -90,12 +89,8 @@ func TestLearnedSecretIsInForce(t *testing.T) {
 	if got := signedAsana(t, a, delivered); got != http.StatusOK {
 		t.Errorf("a delivery to the process that learned: answer %d, want 200", got)
 	}
-	if err := hookonce.RefreshLearned(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	if got := signedAsana(t, b, delivered); got != http.StatusOK {
-		t.Errorf("a delivery to the other process: answer %d, want 200", got)
-	}
+	run(t, b) // it reads the learned secrets once a second
+	rig.WaitFor(t, func() bool { return signedAsana(t, b, delivered) == http.StatusOK })
 	// A sender that lost the answer hands the same secret over again.
 	for _, in := range []*hookonce.Engine{a, b, asanaEngine(t, store, nil)} {
 		if got := hand(in, delivered); got != http.StatusOK {
@@ -177,9 +172,10 @@ func TestOneOfManySecretsIsLearned(t *testing.T) {
 		t.Fatalf("no secret was learned: answers %d", codes)
 	}
 	for _, in := range ins {
-		if err := hookonce.RefreshLearned(t.Context(), in); err != nil {
-			t.Fatal(err)
-		}
+		run(t, in) // it reads the learned secrets once a second
+	}
+	for _, in := range ins {
+		rig.WaitFor(t, func() bool { return signedAsana(t, in, secret(winner)) == http.StatusOK })
 		for i := range callers {
 			want := http.StatusUnauthorized
 			if i == winner {
@@ -313,15 +309,10 @@ func TestHandOverWritesOnlyIfArmed(t *testing.T) {
 // The source does not learn a secret that is no valid key, and stays armed.
 func TestUnusableSecretIsNotLearned(t *testing.T) {
 	t.Parallel()
-	v, err := verify.Compile(verify.Scheme{Family: verify.FamilyHMAC, Header: "X-Hook-Signature", SecretEncoding: verify.SecretHex})
-	if err != nil {
-		t.Fatal(err)
-	}
 	store := &countingLearner{Store: rig.OpenSQLite(t)}
 	in := asanaEngine(t, store, nil)
-	hookonce.SetVerifier(in, "asana", v)
 	arm(t, in, time.Minute)
-	if got := hand(in, "not-hexadecimal-digits"); got != http.StatusBadRequest || store.calls.Load() != 0 {
+	if got := hand(in, strings.Repeat("\x00", 32)); got != http.StatusBadRequest || store.calls.Load() != 0 {
 		t.Errorf("an unusable secret: answer %d after %d writes, want 400 after none", got, store.calls.Load())
 	}
 	if got := hand(in, delivered); got != http.StatusOK {
@@ -376,18 +367,20 @@ func (s *slowLearned) LearnedSecrets(ctx context.Context, sources []string) ([]d
 // The upkeep reads before a secret is learned, and returns after it. The secret stays in force.
 func TestLateReadKeepsTheLearnedSecret(t *testing.T) {
 	t.Parallel()
-	store := &slowLearned{Store: rig.OpenSQLite(t)}
+	read := make(chan struct{})
+	store := &slowLearned{Store: rig.OpenSQLite(t), read: read, release: make(chan struct{})}
 	in := asanaEngine(t, store, nil)
 	arm(t, in, time.Minute)
-	read, refreshed := make(chan struct{}), make(chan error)
-	store.read, store.release = read, make(chan struct{})
-	go func() { refreshed <- hookonce.RefreshLearned(t.Context(), in) }()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
 	<-read
 	if got := hand(in, delivered); got != http.StatusOK {
 		t.Fatalf("armed: answer %d, want 200", got)
 	}
+	stop() // no later read follows, which would find the secret
 	close(store.release)
-	if err := <-refreshed; err != nil {
+	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
 	if got := signedAsana(t, in, delivered); got != http.StatusOK {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,14 +21,26 @@ import (
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
+// feedStore is a store whose live feed somebody looks at. It knows whether its process has noticed: only then the
+// process collects the rows of SQL consumers.
+type feedStore[T any] struct {
+	driver.Driver[T]
+	noticed atomic.Bool
+}
+
+func (s *feedStore[T]) CollectFeed(ctx context.Context) ([]driver.FeedRow, error) {
+	s.noticed.Store(true)
+	return s.Driver.CollectFeed(ctx)
+}
+
 // watched runs in while somebody looks at the live feed.
-func watched(t *testing.T, store driver.Store, in runner, engine *hookonce.Engine) {
+func (s *feedStore[T]) watched(t *testing.T, in runner) {
 	t.Helper()
-	if _, err := store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: driver.MaxFeedWatch}); err != nil {
+	if _, err := s.WatchFeed(t.Context(), &driver.WatchFeedParams{For: driver.MaxFeedWatch}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, in)
-	rig.WaitFor(t, func() bool { return hookonce.FeedWatched(engine) })
+	rig.WaitFor(t, s.noticed.Load)
 }
 
 // wantFeed waits for the rows of the feed, as "kind event_id outcome error", in any order.
@@ -62,6 +75,8 @@ func wantFeed(t *testing.T, store driver.Store, want ...string) {
 func TestFeedOfHandlers(t *testing.T) {
 	t.Parallel()
 	l := onSQLite(t)
+	store := &feedStore[*sql.Tx]{Driver: l.db}
+	l.db = store
 	mux := &hookonce.Mux[*sql.Tx]{}
 	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
 		if ev.ID == "bad" {
@@ -70,7 +85,7 @@ func TestFeedOfHandlers(t *testing.T) {
 		return nil
 	})
 	in := inbox(t, l, mux, nil)
-	watched(t, l.db, in, in.Engine)
+	store.watched(t, in)
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("bad", "{}"))
 	settled(t, l.db, "bad", driver.StateDead)
@@ -92,6 +107,8 @@ func TestFeedOfHandlers(t *testing.T) {
 func TestFeedOfInline(t *testing.T) {
 	t.Parallel()
 	l := onSQLite(t)
+	store := &feedStore[*sql.Tx]{Driver: l.db}
+	l.db = store
 	mux := &hookonce.Mux[*sql.Tx]{}
 	hookonce.Handle(mux, "gh", "*", func(context.Context, *sql.Tx, *hookonce.Event) error { return errors.New("no stock") })
 	in := inbox(t, l, mux, func(c *hookonce.Config) {
@@ -105,7 +122,7 @@ func TestFeedOfInline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watched(t, l.db, in, in.Engine)
+	store.watched(t, in)
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
 	wantFeed(t, l.db, "delivery failed an Inline handler failed", "event 1 retry no stock", "delivery 1 ok", "event 1 dead no stock", "event old dead no stock then")
@@ -118,9 +135,10 @@ func TestFeedOfLostRuns(t *testing.T) {
 	if !isPGX {
 		t.Fatal("the library on pgx has another store")
 	}
+	feed := &feedStore[pgx.Tx]{Driver: store}
 	mux := &hookpgx.Mux{}
 	hookonce.Handle(mux, "gh", "*", func(context.Context, pgx.Tx, *hookonce.Event) error { return nil })
-	in, err := hookonce.New(store, mux, settings(""))
+	in, err := hookonce.New(feed, mux, settings(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +155,7 @@ func TestFeedOfLostRuns(t *testing.T) {
 	if err := lost.Next(t.Context(), driver.EventKey("gh", "1"), &driver.FinishParams{}); err != nil {
 		t.Fatal(err)
 	}
-	watched(t, store, in, in.Engine) // first: the feed gets no rows from before
+	feed.watched(t, in) // first: the feed gets no rows from before
 	if _, err := lost.Tx().Exec(t.Context(), "SELECT pg_terminate_backend(pg_backend_pid())"); err == nil {
 		t.Fatal("the connection lives")
 	}
@@ -148,7 +166,7 @@ func TestFeedOfLostRuns(t *testing.T) {
 // TestFeedOfDeliveries shows each event of a batch, messages, and refused requests.
 func TestFeedOfDeliveries(t *testing.T) {
 	t.Parallel()
-	store := rig.OpenSQLite(t)
+	store := &feedStore[*sql.Tx]{Driver: rig.OpenSQLite(t)}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		items(c)
 		c.Sources[0].Malformed = hookonce.MalformedQuarantine
@@ -163,7 +181,7 @@ func TestFeedOfDeliveries(t *testing.T) {
 		}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
 	})
-	watched(t, store, in, in)
+	store.watched(t, in)
 	deliver(in, delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`))
 	get := delivery("g", "{}")
 	get.Method = http.MethodGet
@@ -178,9 +196,9 @@ func TestFeedOfDeliveries(t *testing.T) {
 // The address of a client stands without the port: a filter by it finds all of its connections.
 func TestRemotesHaveNoPort(t *testing.T) {
 	t.Parallel()
-	store := rig.OpenSQLite(t)
+	store := &feedStore[*sql.Tx]{Driver: rig.OpenSQLite(t)}
 	in := newEngine(t, store, nil)
-	watched(t, store, in, in)
+	store.watched(t, in)
 	for _, port := range []string{"1", "2"} {
 		r := delivery(port, "{}")
 		r.RemoteAddr = "[2001:db8::7]:" + port

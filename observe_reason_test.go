@@ -203,9 +203,7 @@ func TestTypesOfHandledEventsAreCounted(t *testing.T) {
 		deliver(in, delivery("1", "{}"))
 		receiveInTx(t, l, in, delivery("2", "{}"), func(*sql.Tx, *hookonce.Event) error { return nil })
 	}
-	if err := hookonce.WriteFigures(t.Context(), in.Engine); err != nil {
-		t.Fatal(err)
-	}
+	runEnded(t, in)
 	by := driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}
 	if got, want := sums(t, l.db, by), (map[string]int64{"push": 2}); !cmp.Equal(want, got) {
 		t.Errorf("%v, want %v", got, want)
@@ -299,9 +297,7 @@ func TestAFloodOfRefusals(t *testing.T) {
 		deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
 	}
 	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/stripe" }))
-	if err := hookonce.WriteFigures(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
+	runEnded(t, in)
 	for source, want := range map[string]int{"gh": 64, "stripe": 1} {
 		page, err := store.Refused(t.Context(), &driver.RefusedFilter{Source: source, Limit: driver.MaxLimit})
 		if err != nil || len(page.Requests) != want {

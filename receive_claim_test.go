@@ -54,19 +54,27 @@ func TestFullQueueIs503(t *testing.T) {
 		}
 	})
 	<-g.Arrived
-	for i := range 4 {
-		wg.Go(func() {
-			if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
-				t.Errorf("a delivery that fits the queue: %+v, want ok", got)
-			}
-		})
+	answers := make(chan result, 5)
+	for i := range 5 {
+		wg.Go(func() { answers <- deliver(in, delivery(strconv.Itoa(i), "{}")) })
 	}
-	rig.WaitFor(t, func() bool { return hookonce.Waiting(in) == 4 })
-	if got := deliver(in, delivery("one too many", "{}")); got.Code != 503 {
-		t.Errorf("a delivery beyond the queue: %+v, want 503", got)
+	if got := <-answers; got.Code != 503 {
+		t.Errorf("the delivery beyond the queue: %+v, want 503", got)
 	}
 	close(g.Open)
 	wg.Wait()
+	wantAll(t, answers, ok)
+}
+
+// wantAll compares the answers that wait in the channel.
+func wantAll(t *testing.T, answers chan result, want result) {
+	t.Helper()
+	close(answers)
+	for got := range answers {
+		if got != want {
+			t.Errorf("a delivery that fits the queue: %+v, want %+v", got, want)
+		}
+	}
 }
 
 func TestBodiesAreBoundedInBytes(t *testing.T) {
@@ -94,17 +102,16 @@ func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 	t.Parallel()
 	g := rig.NewGate()
 	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}
-	in := newEngine(t, store, nil)
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Queue = 7 })
 	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			if got := deliver(in, delivery(strconv.Itoa(i), "{}")); got != ok {
-				t.Errorf("a delivery before the drain: %+v, want ok", got)
-			}
-		})
+	answers := make(chan result, 9)
+	for i := range 9 {
+		wg.Go(func() { answers <- deliver(in, delivery(strconv.Itoa(i), "{}")) })
 		<-g.Arrived // the first delivery is in the database before the others are queued
 	}
-	rig.WaitFor(t, func() bool { return hookonce.Waiting(in) == 7 })
+	if got := <-answers; got.Code != 503 { // so the queue is full
+		t.Errorf("the delivery beyond the queue: %+v, want 503", got)
+	}
 	drained := make(chan struct{})
 	go func() { in.Drain(); close(drained) }()
 	rig.WaitFor(t, func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
@@ -118,5 +125,6 @@ func TestDrainAnswersQueuedDeliveries(t *testing.T) {
 	}
 	close(g.Open)
 	wg.Wait()
+	wantAll(t, answers, ok)
 	<-drained
 }

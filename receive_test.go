@@ -3,6 +3,8 @@ package hookonce_test
 import (
 	"bufio"
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -51,11 +53,7 @@ func TestDuplicatesAreCounted(t *testing.T) {
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", `{"other":true}`))
 	deliver(in, delivery("2", "{}")) // the same body as 1; the id is not signed
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := in.Run(ctx); err != nil { // writes the counts, and returns
-		t.Fatal(err)
-	}
+	runEnded(t, in)
 	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
 	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt", "FirstRemote", "FirstGateway")
 	if diff := cmp.Diff(want, eventState(t, store, "1").Deliveries, opts); diff != "" {
@@ -92,7 +90,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 }
 
 // panickingStore is a store with defects that a delivery meets in the goroutine of its request.
-type panickingStore struct{ driver.Store }
+type panickingStore struct{ driver.Driver[*sql.Tx] }
 
 func (panickingStore) Quarantine(context.Context, *driver.QuarantineParams) error { panic("a defect") }
 
@@ -100,7 +98,9 @@ func (panickingStore) Confirm(context.Context) error { panic("a defect") }
 
 func TestPanicsOfTheRequestAreAnswered(t *testing.T) {
 	t.Parallel()
-	in := newEngine(t, panickingStore{rig.OpenSQLite(t)}, nil)
+	l := onSQLite(t)
+	l.db = panickingStore{l.db}
+	in := inbox(t, l, nil, nil)
 	for name, receive := range map[string]http.HandlerFunc{
 		"ServeHTTP": in.ServeHTTP,
 		"Verify": func(w http.ResponseWriter, r *http.Request) {
@@ -116,10 +116,9 @@ func TestPanicsOfTheRequestAreAnswered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			claimed, err := hookonce.ClaimWith(t.Context(), in, d, func(context.Context, *driver.ClaimParams) ([]driver.ClaimResult, error) {
-				return []driver.ClaimResult{{Claimed: true}}, nil
-			})
-			if err != nil {
+			tx, commit := l.begin(t)
+			claimed, err := in.ClaimTx(t.Context(), tx, d)
+			if err := errors.Join(err, commit()); err != nil {
 				t.Fatal(err)
 			}
 			in.Accept(w, r, d, claimed)

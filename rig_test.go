@@ -232,6 +232,16 @@ func run(t testing.TB, in runner) {
 	})
 }
 
+// runEnded runs in with a context that has ended. Run writes the counts, figures and refused requests, and returns.
+func runEnded(t *testing.T, in runner) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := in.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // eventState returns an event of gh.
 func eventState(t *testing.T, store driver.Store, id string) *driver.EventDetail {
 	t.Helper()

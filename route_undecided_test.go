@@ -1,10 +1,10 @@
 package hookonce_test
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,20 +17,16 @@ import (
 
 const undecidedNote = driver.NoteUndecided + "slow"
 
-// undecidedEngine has the routes "before", "slow" and "after"; slow gives up while told to.
-func undecidedEngine(t *testing.T, store driver.Store) (*hookonce.Engine, *atomic.Bool) {
-	t.Helper()
-	var stuck atomic.Bool
+// undecided adds the routes "before", "slow" and "after"; slow gives up while stuck.
+func undecided(cfg *hookonce.Config, stuck *atomic.Bool) {
 	stuck.Store(true)
-	return newEngine(t, store, func(cfg *hookonce.Config) {
-		cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
-		cfg.Routes = []hookonce.Route{{Name: "before", To: "d"}, {Name: "slow", To: "d", Where: func(*hookonce.Event) (bool, error) {
-			if stuck.Load() {
-				return false, fmt.Errorf("%w: too long", hookonce.ErrUndecided)
-			}
-			return true, nil
-		}}, {Name: "after", To: "d"}}
-	}), &stuck
+	cfg.Destinations = []hookonce.Destination{{Name: "d", URL: "https://d.example"}}
+	cfg.Routes = []hookonce.Route{{Name: "before", To: "d"}, {Name: "slow", To: "d", Where: func(*hookonce.Event) (bool, error) {
+		if stuck.Load() {
+			return false, fmt.Errorf("%w: too long", hookonce.ErrUndecided)
+		}
+		return true, nil
+	}}, {Name: "after", To: "d"}}
 }
 
 func wantUndecided(t *testing.T, store driver.Store, id string) {
@@ -45,7 +41,8 @@ func wantUndecided(t *testing.T, store driver.Store, id string) {
 func TestUndecidedConditionMakesTheEventDead(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
-	in, stuck := undecidedEngine(t, store)
+	var stuck atomic.Bool
+	in := newEngine(t, store, func(cfg *hookonce.Config) { undecided(cfg, &stuck) })
 	if got := deliver(in, delivery("1", "{}")); got != (result{Code: http.StatusOK, Status: "ok"}) {
 		t.Errorf("the delivery is answered %+v, want 200 ok", got)
 	}
@@ -106,15 +103,11 @@ func TestConditionsLeaveTimeForTheClaim(t *testing.T) {
 // The caller's own work is committed with the claim; only the routes wait for a replay.
 func TestUndecidedInClaimTx(t *testing.T) {
 	t.Parallel()
-	store := rig.OpenSQLite(t)
-	in, _ := undecidedEngine(t, store)
-	d, err := in.Verify(httptest.NewRecorder(), delivery("1", "{}"))
-	if err != nil || len(d.Events) != 1 {
-		t.Fatalf("Verify: %+v, %v", d, err)
-	}
-	claimed, err := hookonce.ClaimWith(t.Context(), in, d, store.Claim)
-	if err != nil || len(claimed) != 1 || !claimed[0].Claimed {
-		t.Fatalf("claimed %+v, %v", claimed, err)
-	}
-	wantUndecided(t, store, "1")
+	l := onSQLite(t)
+	var stuck atomic.Bool
+	in := inbox(t, l, nil, func(cfg *hookonce.Config) { undecided(cfg, &stuck) })
+	work := func(tx *sql.Tx, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
+	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), work), 200, `{"status":"ok","event_id":"1"}`)
+	wantUndecided(t, l.db, "1")
+	wantEffects(t, l, "1")
 }
