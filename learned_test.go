@@ -9,14 +9,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -320,34 +317,6 @@ func TestUnusableSecretIsNotLearned(t *testing.T) {
 	}
 }
 
-// The secrets of the settings come first, then the learned ones from the newest. The first secret
-// of all answers handshakes.
-func TestOrderOfSecrets(t *testing.T) {
-	t.Parallel()
-	const own = "the secret of the settings"
-	store := rig.OpenSQLite(t)
-	in := asanaEngine(t, store, func(c *hookonce.Config) {
-		c.Sources = []hookonce.Source{asanaSource(hookonce.StaticSecrets(own))}
-	})
-	want := []string{own}
-	for _, first := range []string{"1", "2", "3"} {
-		arm(t, in, time.Minute)
-		secret := first + delivered[1:]
-		if got := hand(in, secret); got != http.StatusOK {
-			t.Fatalf("armed: answer %d, want 200", got)
-		}
-		want = slices.Insert(want, 1, secret)
-	}
-	for when, in := range map[string]*hookonce.Engine{"in the process that learned": in, "in a new process": asanaEngine(t, store, func(c *hookonce.Config) {
-		c.Sources = []hookonce.Source{asanaSource(hookonce.StaticSecrets(own))}
-	})} {
-		got, err := hookonce.SecretsInForce(t.Context(), in, "asana")
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%s: error %v, secrets (-want +got):\n%s", when, err, diff)
-		}
-	}
-}
-
 // slowLearned is a store that reads the learned secrets at once and returns them late.
 type slowLearned struct {
 	driver.Store
@@ -446,20 +415,3 @@ func TestHandshakesAreLimited(t *testing.T) {
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-// A source was armed while the database's clock was ahead. The upkeep shortens its arming.
-func TestArmedWhileTheClockWasAhead(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	in := asanaEngine(t, store, nil)
-	if _, err := store.Arm(t.Context(), &driver.ArmParams{Source: "asana", For: time.Hour, Now: time.Now().AddDate(1, 0, 0)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := hookonce.PullBack(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	state, err := store.LearnedSecrets(t.Context(), []string{"asana"})
-	if err != nil || !state[0].Armed() || state[0].ArmedUntil.Sub(state[0].Now) > time.Hour {
-		t.Errorf("armed for an hour: %+v, error %v", state, err)
-	}
-}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -64,6 +65,10 @@ func TestReasonsOfRefusals(t *testing.T) {
 			}
 		}
 	})
+	stripeDelivery := func(ahead time.Duration) *http.Request {
+		source := hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)}
+		return hooktest.NewRequest(t, source, `{"id":"evt_1","type":"x"}`, hooktest.WithTime(time.Now().Add(ahead)))
+	}
 	oncePerHour := hookonce.Rate{Count: 1, Per: time.Hour}
 	for reason, tt := range map[string]struct {
 		change   func(*hookonce.Config)
@@ -78,8 +83,8 @@ func TestReasonsOfRefusals(t *testing.T) {
 		"slow_body":         {none, []*http.Request{body(os.ErrDeadlineExceeded)}},
 		"signature_missing": {none, []*http.Request{changed(func(r *http.Request) { r.Header.Del(githubSignature) })}},
 		"signature_wrong":   {none, []*http.Request{signature("sha256=" + strings.Repeat("0", 64))}},
-		"too_old":           {none, []*http.Request{stripeAt(time.Now().Add(-time.Hour))}},
-		"too_new":           {none, []*http.Request{stripeAt(time.Now().Add(time.Hour))}},
+		"too_old":           {none, []*http.Request{stripeDelivery(-time.Hour)}},
+		"too_new":           {none, []*http.Request{stripeDelivery(time.Hour)}},
 		"rate": {func(c *hookonce.Config) { c.Sources[0].Rate = oncePerHour }, []*http.Request{
 			delivery("1", "{}"), delivery("2", "{}"),
 		}},

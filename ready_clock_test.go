@@ -2,12 +2,8 @@ package hookonce_test
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -32,25 +29,22 @@ func (s *setClock) Now(ctx context.Context) (time.Time, error) {
 	return now.Add(time.Duration(s.ahead.Load())), err
 }
 
+var stripe = hookonce.Source{
+	Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("whsec_test"), Tolerance: 5 * time.Minute,
+}
+
 // stripeAt returns a signed delivery of that time.
-func stripeAt(at time.Time) *http.Request {
+func stripeAt(t *testing.T, at time.Time) *http.Request {
+	t.Helper()
 	body := fmt.Sprintf(`{"id":"evt_%d","type":"x"}`, at.UnixNano())
-	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "%d.%s", at.Unix(), body)
-	r := httptest.NewRequest(http.MethodPost, "/webhooks/stripe", strings.NewReader(body))
-	r.Header.Set("Stripe-Signature", fmt.Sprintf("t=%d,v1=%s", at.Unix(), hex.EncodeToString(mac.Sum(nil))))
-	return r
+	return hooktest.NewRequest(t, stripe, body, hooktest.WithTime(at))
 }
 
 func stripeEngine(t *testing.T) (*hookonce.Engine, *setClock) {
 	t.Helper()
-	store := &setClock{Store: rig.OpenSQLite(t)}
-	in := newEngine(t, store, func(cfg *hookonce.Config) {
-		cfg.UnverifiedRate = hookonce.Rate{Count: 1000, Per: time.Second} // the limit on 401s is not the topic
-		cfg.Sources = append(cfg.Sources, hookonce.Source{
-			Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), Tolerance: 5 * time.Minute, AckTimeout: 30 * time.Second,
-		})
-	})
+	store, cfg := &setClock{Store: rig.OpenSQLite(t)}, settingsOf(stripe)
+	cfg.UnverifiedRate = hookonce.Rate{Count: 1000, Per: time.Second} // the limit on 401s is not the topic
+	in := engineOf(t, store, cfg)
 	// As at the start of Run.
 	if _, _, err := in.Clock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -58,10 +52,10 @@ func stripeEngine(t *testing.T) (*hookonce.Engine, *setClock) {
 	return in, store
 }
 
-func wantCode(t *testing.T, in *hookonce.Engine, r *http.Request, want int) {
+func wantAnswerTo(t *testing.T, in *hookonce.Engine, r *http.Request, want string) {
 	t.Helper()
-	if got := deliver(in, r); got.Code != want {
-		t.Errorf("the answer is %d, want %d", got.Code, want)
+	if got := answerTo(in, r); got != want {
+		t.Errorf("the answer is %s, want %s", got, want)
 	}
 }
 
@@ -75,7 +69,7 @@ func TestClockThatWasSetLately(t *testing.T) {
 			in, store := stripeEngine(t)
 			hookonce.StepClock(in, step)
 			before := store.readings.Load()
-			wantCode(t, in, stripeAt(time.Now().Add(-step)), http.StatusServiceUnavailable)
+			wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-step)), "503")
 			if n := store.readings.Load() - before; n != 0 {
 				t.Errorf("a step of %s was noticed after %d readings of the database's clock, want 0", step, n)
 			}
@@ -83,8 +77,8 @@ func TestClockThatWasSetLately(t *testing.T) {
 			if _, _, err := in.Clock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			wantCode(t, in, stripeAt(time.Now().Add(-step)), http.StatusUnauthorized)
-			wantCode(t, in, stripeAt(time.Now()), http.StatusOK)
+			wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-step)), "401")
+			wantAnswerTo(t, in, stripeAt(t, time.Now()), "ok")
 		}
 	})
 	t.Run("this machine's, to the right time", func(t *testing.T) {
@@ -96,14 +90,14 @@ func TestClockThatWasSetLately(t *testing.T) {
 		}
 		hookonce.StepClock(in, hour) // the clock was an hour behind, and no longer is
 		store.ahead.Store(0)
-		wantCode(t, in, stripeAt(time.Now().Add(-hour)), http.StatusUnauthorized)
+		wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-hour)), "401")
 	})
 	t.Run("the database's", func(t *testing.T) {
 		t.Parallel()
 		for _, ahead := range []time.Duration{hour, -hour} {
 			in, store := stripeEngine(t)
 			store.ahead.Store(int64(ahead))
-			wantCode(t, in, stripeAt(time.Now().Add(ahead)), http.StatusServiceUnavailable)
+			wantAnswerTo(t, in, stripeAt(t, time.Now().Add(ahead)), "503")
 		}
 	})
 }
@@ -115,18 +109,18 @@ func TestStaleDeliveriesRarelyReadTheClock(t *testing.T) {
 	before, began := store.readings.Load(), time.Now()
 	const n = 200
 	for range n {
-		wantCode(t, in, stripeAt(time.Now().Add(-time.Hour)), http.StatusUnauthorized)
+		wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-time.Hour)), "401")
 	}
 	// One at the beginning, and at most one for each second since then.
 	if got, most := store.readings.Load()-before, int64(time.Since(began)/time.Second)+1; got < 1 || got > most {
 		t.Errorf("%d readings for %d stale deliveries, want 1 to %d", got, n, most)
 	}
 	// A forged signature causes none.
-	forged := stripeAt(time.Now().Add(-time.Hour))
+	forged := stripeAt(t, time.Now().Add(-time.Hour))
 	forged.Header.Set("Stripe-Signature", strings.Replace(forged.Header.Get("Stripe-Signature"), "v1=", "v1=00", 1))
 	in, store = stripeEngine(t)
 	before = store.readings.Load()
-	wantCode(t, in, forged, http.StatusUnauthorized)
+	wantAnswerTo(t, in, forged, "401")
 	if got := store.readings.Load() - before; got != 0 {
 		t.Errorf("%d readings for a forged delivery, want none", got)
 	}
@@ -140,5 +134,5 @@ func TestStaleDeliveryWithoutADatabase(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, in, stripeAt(time.Now().Add(-time.Hour)), http.StatusServiceUnavailable)
+	wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-time.Hour)), "503")
 }

@@ -8,13 +8,21 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/race"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // largeBody is the body of an ordinary event.
 var largeBody = `{"id":"evt_1","object":"event","created":1760000000,"type":"invoice.paid","data":{"object":{` +
 	strings.TrimSuffix(strings.Repeat(`"key":"some text","n":12345,"list":[1,true,null],`, 22), ",") + `}}}`
+
+var github = hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("0123456789abcdef")}
+
+func largeDelivery(t testing.TB) *http.Request {
+	return hooktest.NewRequest(t, github, largeBody, hooktest.WithEventID("1"), hooktest.WithEventType("push"))
+}
 
 // discarded is a client that reads nothing.
 type discarded struct{ header http.Header }
@@ -35,8 +43,8 @@ func TestReceivingAllocates(t *testing.T) {
 		t.Skip("the race detector allocates too")
 	}
 	const most = 26
-	in := newEngine(t, rig.OpenSQLite(t), nil)
-	r, w, body := delivery("1", largeBody), discarded{http.Header{}}, new(bytes.Reader)
+	in := engineOf(t, rig.OpenSQLite(t), settingsOf(github))
+	r, w, body := largeDelivery(t), discarded{http.Header{}}, new(bytes.Reader)
 	n := testing.AllocsPerRun(1000, func() {
 		repeat(r, body)
 		if got := hookonce.ReceiveUpToClaim(in, w.again(), r); got != 1 {
@@ -52,12 +60,11 @@ func TestReceivingAllocates(t *testing.T) {
 // BenchmarkReceive receives one event again and again. "up to the claim" is the part before it; "known
 // event" is all of it, with a look-up in SQLite.
 func BenchmarkReceive(b *testing.B) {
-	in, err := hookonce.NewEngine(rig.OpenSQLite(b), settings("http://127.0.0.1:9/"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(in.Drain)
-	r, w, body := delivery("1", largeBody), discarded{http.Header{}}, new(bytes.Reader)
+	cfg := settingsOf(github)
+	cfg.Destinations = []hookonce.Destination{{Name: "app", URL: "http://127.0.0.1:9/", AllowPrivate: true}}
+	cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+	in := engineOf(b, rig.OpenSQLite(b), cfg)
+	r, w, body := largeDelivery(b), discarded{http.Header{}}, new(bytes.Reader)
 	for name, receive := range map[string]func(){
 		"up to the claim": func() { hookonce.ReceiveUpToClaim(in, w.again(), r) },
 		"known event":     func() { in.ServeHTTP(w.again(), r) },

@@ -1,13 +1,11 @@
 package hookonce_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,36 +241,4 @@ func TestGatewaysFindInterruptedRuns(t *testing.T) {
 		}
 		return ev.State == driver.StateDead && ev.Attempts == 1 && ev.LastError == driver.ErrorRunInterrupted
 	})
-}
-
-// Events are claimed while the database's clock is ahead by a month. Once it is right again, their
-// messages are sent.
-func TestDueTimesArePulledBack(t *testing.T) {
-	t.Parallel()
-	store, dest, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
-	var claims []driver.Claim
-	for _, id := range []string{"1", "2", "3"} {
-		key := driver.EventKey("gh", id)
-		claims = append(claims, driver.Claim{Key: key, Source: "gh", EventID: id, Headers: []byte("{}"), Messages: []driver.NewMessage{
-			{ID: driver.MessageID(key, 0, "all"), Route: "all", Destination: "app"},
-		}})
-	}
-	slices.SortFunc(claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
-	ahead := time.Now().Add(30 * 24 * time.Hour)
-	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: claims, Now: ahead}); err != nil {
-		t.Fatal(err)
-	}
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: dest.URL, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-		c.Logger = log.Logger()
-	})
-	run(t, in)
-	if err := hookonce.PullBack(t.Context(), in); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range claims {
-		settled(t, store, c.EventID, driver.StateDone)
-	}
-	log.WantOne(t, "pulled due times back")
 }
