@@ -1,6 +1,7 @@
 package hookonce_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -32,6 +33,7 @@ func engineOf(t testing.TB, store driver.Store, cfg *hookonce.Config) *hookonce.
 
 // settingsOf returns the settings of one source.
 func settingsOf(source hookonce.Source) *hookonce.Config {
+	source.AckTimeout = cmp.Or(source.AckTimeout, 30*time.Second) // the machine may be busy
 	return &hookonce.Config{Sources: []hookonce.Source{source}}
 }
 

@@ -30,7 +30,7 @@ func (s *setClock) Now(ctx context.Context) (time.Time, error) {
 }
 
 var stripe = hookonce.Source{
-	Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("whsec_test"), Tolerance: 5 * time.Minute,
+	Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets("whsec_test"), Tolerance: 5 * time.Minute, AckTimeout: 30 * time.Second,
 }
 
 // stripeAt returns a signed delivery of that time.

@@ -230,6 +230,7 @@ var rules = map[string]rule{
 	"internal/test/browser":  {why: "it has no code; its tests see the dashboard of the program through a browser"},
 	"internal/test/pages":    {why: "it has no code; its tests follow the pages as readers do"},
 	"internal/test/e2e":      {why: "it knows the program by its outside alone"},
+	"internal/test/inbox":    {why: "it has no code; its tests use the root package as users do"},
 	"internal/test/proof":    {why: "it has no code; its tests are programs such as users write"},
 	"internal/test/report":   {why: "texts and files; it measures nothing"},
 	"internal/test/scale": {
@@ -257,7 +258,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/eventually", "internal/test/examplestest", "internal/test/failover", "internal/test/pages", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/eventually", "internal/test/examplestest", "internal/test/failover", "internal/test/group", "internal/test/inbox", "internal/test/pages", "internal/test/program", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 

@@ -1,0 +1,311 @@
+package inbox_test
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// wallet holds the key pairs of a merchant and of Alipay.
+type wallet struct {
+	merchant, alipay    *rsa.PrivateKey
+	ackKey, senderKey   string // PEM of the merchant's private key and of Alipay's public key
+	merchantPKCS1, weak string // PEM of the merchant's key in PKCS #1, and of a key of 1024 bits
+}
+
+var wallets = sync.OnceValue(func() *wallet {
+	text := func(kind string, der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	generate := func(bits int) *rsa.PrivateKey {
+		key, err := rsa.GenerateKey(rand.Reader, bits)
+		if err != nil {
+			panic(err)
+		}
+		return key
+	}
+	der := func(raw []byte, err error) []byte {
+		if err != nil {
+			panic(err)
+		}
+		return raw
+	}
+	w := &wallet{merchant: generate(2048), alipay: generate(2048)}
+	w.ackKey = text("PRIVATE KEY", der(x509.MarshalPKCS8PrivateKey(w.merchant)))
+	w.merchantPKCS1 = text("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(w.merchant))
+	w.weak = text("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(generate(1024)))
+	w.senderKey = text("PUBLIC KEY", der(x509.MarshalPKIXPublicKey(w.alipay.Public())))
+	return w
+})
+
+const walletPath = "/webhooks/pay"
+
+// source returns an Alipay source that signs its answers.
+func (w *wallet) source() hookonce.Source {
+	return hookonce.Source{
+		Name: "pay", Provider: provider.Alipay, URL: "https://hooks.example.com" + walletPath, Key: w.senderKey, AckKey: w.ackKey,
+		AckTimeout: 30 * time.Second,
+	}
+}
+
+// request returns a delivery to the server at srv, signed as Alipay does. The signature is made
+// without code of this project.
+func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
+	t.Helper()
+	at := time.Now().UTC().Format(time.RFC3339)
+	sum := sha256.Sum256([]byte("POST " + walletPath + "\nSANDBOX_5Y." + at + "." + body))
+	sig, err := rsa.SignPKCS1v15(nil, w.alipay, crypto.SHA256, sum[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv+walletPath, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Client-Id", "SANDBOX_5Y")
+	r.Header.Set("Request-Time", at)
+	r.Header.Set("Signature", "algorithm=RSA256,keyVersion=1,signature="+url.QueryEscape(base64.StdEncoding.EncodeToString(sig)))
+	return r
+}
+
+// walletAnswer is an answer as the sender sees it.
+type walletAnswer struct {
+	Status            int
+	ContentType, Body string
+	Signature         string // "right", "none", or the fault
+}
+
+func (w *wallet) send(t *testing.T, r *http.Request) walletAnswer {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	return w.read(t, resp)
+}
+
+// read reads an answer and checks its signature.
+func (w *wallet) read(t *testing.T, resp *http.Response) walletAnswer {
+	t.Helper()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := walletAnswer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: string(body)}
+	a.Signature = w.checkSignature(resp.Header, body)
+	return a
+}
+
+// checkSignature verifies an answer with the merchant's public key, by the rules in Alipay's
+// documentation.
+func (w *wallet) checkSignature(h http.Header, body []byte) string {
+	if h.Get("Signature")+h.Get("Response-Time")+h.Get("Client-Id") == "" {
+		return "none"
+	}
+	text, ok := strings.CutPrefix(h.Get("Signature"), "algorithm=RSA256,keyVersion=1,signature=")
+	plain, err := url.QueryUnescape(text)
+	if !ok || err != nil || strings.ContainsAny(text, "+/=") {
+		return "malformed: " + h.Get("Signature")
+	}
+	sig, err := base64.StdEncoding.DecodeString(plain)
+	if err != nil {
+		return "not base64: " + plain
+	}
+	at, err := time.Parse("2006-01-02T15:04:05Z", h.Get("Response-Time"))
+	if age := time.Since(at); err != nil || age < 0 || age > time.Minute {
+		return "wrong time: " + h.Get("Response-Time")
+	}
+	content := bytes.Join([][]byte{[]byte("POST " + walletPath + "\n" + "SANDBOX_5Y"), []byte(h.Get("Response-Time")), body}, []byte("."))
+	sum := sha256.Sum256(content)
+	if h.Get("Client-Id") != "SANDBOX_5Y" || rsa.VerifyPKCS1v15(&w.merchant.PublicKey, crypto.SHA256, sum[:], sig) != nil {
+		return "wrong"
+	}
+	return "right"
+}
+
+const walletOK = `{"result":{"resultCode":"SUCCESS","resultStatus":"S","resultMessage":"success"}}`
+
+// Answers that accept a delivery are signed; other answers are not.
+func TestAcceptingAnswersAreSigned(t *testing.T) {
+	t.Parallel()
+	w := wallets()
+	accepted := walletAnswer{200, "application/json", walletOK, "right"}
+	problem := walletAnswer{400, "application/problem+json", "", "none"}
+	const good, bad = `{"paymentId":"p1"}`, `{"paymentId":""}`
+	byID := provider.EventRules{ID: "body:paymentId"}
+	for name, tt := range map[string]struct {
+		change func(*hookonce.Source)
+		bodies []string
+		want   []walletAnswer
+	}{
+		"first and duplicate": {nil, []string{good, good}, []walletAnswer{accepted, accepted}},
+		"key in PKCS #1": {
+			func(s *hookonce.Source) { s.AckKey = w.merchantPKCS1 },
+			[]string{good},
+			[]walletAnswer{accepted},
+		},
+		"batch": {
+			func(s *hookonce.Source) { s.Event = provider.EventRules{ID: "item:id", Batch: "body:items"} },
+			[]string{`{"items":[{"id":"1"},{"id":"2"},{}]}`},
+			[]walletAnswer{accepted},
+		},
+		"configured answer": {
+			func(s *hookonce.Source) {
+				s.Ack = &hookonce.Ack{Status: 202, ContentType: "text/html", Body: "mine ü"}
+			},
+			[]string{good, good},
+			[]walletAnswer{{202, "text/html", "mine ü", "right"}, {202, "text/html", "mine ü", "right"}},
+		},
+		"answer without a body": {
+			func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 204} },
+			[]string{good},
+			[]walletAnswer{{204, "text/plain; charset=utf-8", "", "right"}},
+		},
+		"malformed, quarantined": {
+			func(s *hookonce.Source) { s.Event, s.Malformed = byID, hookonce.MalformedQuarantine },
+			[]string{bad, good},
+			[]walletAnswer{accepted, accepted},
+		},
+		"not gzip, quarantined": {
+			func(s *hookonce.Source) {
+				s.Malformed, s.ContentEncodings = hookonce.MalformedQuarantine, []string{"gzip"}
+			},
+			[]string{"gzip"},
+			[]walletAnswer{accepted},
+		},
+		"malformed, rejected": {func(s *hookonce.Source) { s.Event = byID }, []string{bad}, []walletAnswer{problem}},
+		"without an ack key": {
+			func(s *hookonce.Source) { s.AckKey = "" },
+			[]string{good},
+			[]walletAnswer{{200, "application/json", walletOK, "none"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			src := w.source()
+			if tt.change != nil {
+				tt.change(&src)
+			}
+			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+			srv := httptest.NewServer(in)
+			t.Cleanup(srv.Close)
+			var got []walletAnswer
+			for _, body := range tt.bodies {
+				r := w.request(t, srv.URL, body)
+				if body == "gzip" {
+					r.Header.Set("Content-Encoding", body)
+				}
+				a := w.send(t, r)
+				if a.Status >= 400 {
+					a.Body = ""
+				}
+				got = append(got, a)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRefusalsAreNotSigned(t *testing.T) {
+	t.Parallel()
+	w := wallets()
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{w.source()} })
+	srv := httptest.NewServer(in)
+	t.Cleanup(srv.Close)
+	r := w.request(t, srv.URL, "{}")
+	r.Header.Set("Client-Id", "another")
+	if a := w.send(t, r); a.Status != http.StatusUnauthorized || a.Signature != "none" {
+		t.Errorf("got %+v, want an unsigned 401", a)
+	}
+}
+
+// Refuse signs the answer for a quarantined delivery as ServeHTTP does.
+func TestRefuseSignsAcceptingAnswers(t *testing.T) {
+	t.Parallel()
+	w := wallets()
+	src := w.source()
+	src.Event.ID, src.Malformed = "body:paymentId", hookonce.MalformedQuarantine
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+	rec, r := httptest.NewRecorder(), w.request(t, "", "{}")
+	_, err := in.Verify(rec, r)
+	if err == nil {
+		t.Fatal("Verify accepted an event without an id")
+	}
+	in.Refuse(rec, r, err)
+	want := walletAnswer{200, "application/json", walletOK, "right"}
+	if diff := cmp.Diff(want, w.read(t, rec.Result())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAckKeyFaults(t *testing.T) {
+	t.Parallel()
+	w := wallets()
+	change := func(change func(*hookonce.Source)) hookonce.Source {
+		s := w.source()
+		change(&s)
+		return s
+	}
+	const encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"
+	for name, tt := range map[string]struct {
+		source hookonce.Source
+		want   string
+	}{
+		"blank":                 {change(func(s *hookonce.Source) { s.AckKey = " " }), `source "pay": ack key: the key is empty`},
+		"not a key":             {change(func(s *hookonce.Source) { s.AckKey = "hunter2" }), "ack key: the key is not an RSA key: expected PEM of a private key"},
+		"public key":            {change(func(s *hookonce.Source) { s.AckKey = w.senderKey }), "ack key: this is a public key, which cannot sign"},
+		"encrypted":             {change(func(s *hookonce.Source) { s.AckKey = encrypted }), "ack key: the private key is encrypted"},
+		"too short":             {change(func(s *hookonce.Source) { s.AckKey = w.weak }), "ack key: the RSA key has 1024 bits"},
+		"provider without acks": {hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckKey: w.ackKey}, "ack key: provider github wants no signature of an answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{tt.source}})
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("error %v, want one that contains %q and not the key", err, tt.want)
+			}
+		})
+	}
+}
+
+// Alipay repeats deliveries whose answer is not signed, so a source without an ack key logs a
+// warning.
+func TestWarnsWithoutAckKey(t *testing.T) {
+	t.Parallel()
+	for _, keyed := range []bool{false, true} {
+		log, src := &rig.Log{}, wallets().source()
+		if !keyed {
+			src.AckKey = ""
+		}
+		newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+			c.Sources, c.Logger = []hookonce.Source{src}, log.Logger()
+		})
+		text := strings.Join(log.Lines(), "")
+		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "source=pay") && strings.Contains(text, "repeats them")
+		if warned == keyed || strings.Contains(text, "PRIVATE KEY") {
+			t.Errorf("ack key set: %t; the log says %q", keyed, text)
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// Items of a form or an XML document are stored as JSON, with that content type. An event that is
+// the whole body is stored unchanged.
+func TestStoredFormOfDocuments(t *testing.T) {
+	t.Parallel()
+	type stored struct{ ID, Type, Body, ContentType string }
+	for _, tt := range []struct {
+		name              string
+		rules             provider.EventRules
+		contentType, body string
+		answer            string
+		want              []stored
+	}{
+		{
+			"form, batch",
+			provider.EventRules{ID: "item:id", Type: "item:type", Document: "form:p", Batch: "body:"},
+			"application/x-www-form-urlencoded",
+			"p=%5B%7B%22id%22%3A1%2C%22type%22%3A%22a%22%7D%2C+%7B%22id%22%3A2%2C%22type%22%3A%22b%22%7D%5D",
+			`{"status":"ok","events":2,"duplicates":0}`,
+			[]stored{
+				{"1", "a", `{"id":1,"type":"a"}`, "application/json"},
+				{"2", "b", `{"id":2,"type":"b"}`, "application/json"},
+			},
+		},
+		{
+			"XML, batch of one",
+			provider.EventRules{ID: "item:Id", Type: "const:note", Document: "xml", Batch: "body:e.n"},
+			"text/xml", "<e><n><Id>1</Id></n></e>",
+			`{"status":"ok","events":1,"duplicates":0}`,
+			[]stored{{"1", "note", `{"Id":"1"}`, "application/json"}},
+		},
+		{
+			"XML, one event",
+			provider.EventRules{ID: "body:e.n.Id", Type: "const:note", Document: "xml"},
+			"text/xml", "<e><n><Id>1</Id></n></e>\n",
+			`{"status":"ok","event_id":"1"}`,
+			[]stored{{"1", "note", "<e><n><Id>1</Id></n></e>\n", "text/xml"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got []stored
+			store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(_ context.Context, p *driver.ClaimParams) error {
+				for _, c := range p.Claims {
+					got = append(got, stored{c.EventID, c.Type, string(c.Body), contentType(t, c.Headers)})
+				}
+				return nil
+			}}
+			in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].Event = tt.rules })
+			req := delivery("x", tt.body)
+			req.Header.Set("Content-Type", tt.contentType)
+			w := httptest.NewRecorder()
+			in.ServeHTTP(w, req)
+			if answer := strings.TrimSpace(w.Body.String()); w.Code != 200 || answer != tt.answer {
+				t.Errorf("answer %d %s, want 200 %s", w.Code, answer, tt.answer)
+			}
+			if diff := cmp.Diff(tt.want, got, cmpopts.SortSlices(func(a, b stored) bool { return a.ID < b.ID })); diff != "" {
+				t.Errorf("claims (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// contentType returns the Content-Type of stored headers.
+func contentType(t *testing.T, headers []byte) string {
+	t.Helper()
+	var h map[string][]string
+	if err := json.Unmarshal(headers, &h); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(h["Content-Type"], ", ")
+}

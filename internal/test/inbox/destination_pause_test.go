@@ -1,0 +1,133 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// twoDestinations sends every event to app, and to other, which always works.
+func twoDestinations(app, other string, retry hookonce.Retry) func(*hookonce.Config) {
+	return func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{
+			{Name: "app", URL: app, Retry: retry, AllowPrivate: true, Concurrency: 1}, {Name: "other", URL: other, AllowPrivate: true},
+		}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}, {Name: "rest", To: "other"}}
+	}
+}
+
+// start runs in and returns a function that stops it.
+func start(t *testing.T, in runner) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}
+}
+
+// A pause holds for every engine on the database, and for those that start later. Nothing is lost,
+// and no attempt is spent.
+func TestPauseHoldsForAllEngines(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) { t.Parallel(); pauseForAll(t, onSQLite(t).db) })
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); pauseForAll(t, onPGX(t).db) })
+}
+
+func pauseForAll(t *testing.T, store driver.Store) {
+	app, other := newSink(t), newSink(t)
+	change := twoDestinations(app.URL, other.URL, quick)
+	first, second := newEngine(t, store, change), newEngine(t, store, change)
+	stopFirst, stopSecond := start(t, first), start(t, second)
+	if _, err := first.PauseDestination(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	deliver(first, delivery("1", "{}"))
+	deliver(second, delivery("2", "{}"))
+	rig.WaitFor(t, func() bool { return len(other.got()) == 2 })
+	stopFirst()
+	stopSecond()
+	third := newEngine(t, store, change) // a restart
+	stopThird := start(t, third)
+	deliver(third, delivery("3", "{}"))
+	rig.WaitFor(t, func() bool { return len(other.got()) == 3 })
+	if _, _, err := third.RetryDestination(t.Context(), "app"); err != nil {
+		t.Fatal(err)
+	}
+	deliver(third, delivery("4", "{}"))
+	rig.WaitFor(t, func() bool { return len(other.got()) == 4 })
+	for id := 1; id <= 4; id++ {
+		for _, m := range eventState(t, store, fmt.Sprint(id)).Messages {
+			if m.Destination == "app" && (m.State != driver.StatePending || m.Attempts != 0) {
+				t.Errorf("message of event %d is %s after %d attempts, want pending and untried", id, m.State, m.Attempts)
+			}
+		}
+	}
+	if got := app.got(); len(got) > 0 {
+		t.Errorf("the paused destination got %+v", got)
+	}
+	paused, err := third.PausedDestinations(t.Context())
+	if err != nil || len(paused) != 1 || paused[0].Destination != "app" {
+		t.Errorf("paused: %+v, %v, want app", paused, err)
+	}
+	if resumed, err := third.ResumeDestination(t.Context(), "app"); err != nil || !resumed {
+		t.Fatalf("resumed: %t, %v", resumed, err)
+	}
+	rig.WaitFor(t, func() bool { return len(app.got()) == 4 })
+	stopThird()
+}
+
+func TestRetryDestination(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	// The circuit opens at the tenth failure. Its next probe is a minute away, and all retries are.
+	const events = 12
+	app, other := newSink(t, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500), newSink(t)
+	in := newEngine(t, store, twoDestinations(app.URL, other.URL, hookonce.Retry{Attempts: 2, First: time.Hour, Max: time.Hour}))
+	for id := range events {
+		deliver(in, delivery(fmt.Sprint(id), "{}"))
+	}
+	run(t, in)
+	waits := 0
+	rig.WaitFor(t, func() bool {
+		waits = 0
+		page, err := store.Messages(t.Context(), &driver.MessageFilter{Destination: "app", State: driver.StatePending})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range page.Messages {
+			waits += m.Attempts
+		}
+		return waits == 10
+	})
+	retried, more, err := in.RetryDestination(t.Context(), "app")
+	if err != nil || retried != 10 || more {
+		t.Errorf("retried %d, more %t, %v, want 10", retried, more, err)
+	}
+	for id := range events {
+		settled(t, store, fmt.Sprint(id), driver.StateDone)
+	}
+}
+
+func TestUnknownDestination(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, rig.OpenSQLite(t), nil)
+	_, pause := in.PauseDestination(t.Context(), "app")
+	_, resume := in.ResumeDestination(t.Context(), "app")
+	_, _, retry := in.RetryDestination(t.Context(), "app")
+	for _, err := range []error{pause, resume, retry} {
+		if !errors.Is(err, driver.ErrNotFound) {
+			t.Errorf("error %v, want one that matches %v", err, driver.ErrNotFound)
+		}
+	}
+}

@@ -1,0 +1,424 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// observed records all calls of an Observer.
+type observed struct {
+	mu         sync.Mutex
+	deliveries []hookonce.DeliveryObserved
+	claims     []hookonce.ClaimObserved
+	attempts   []hookonce.AttemptObserved
+	operated   []hookonce.OperatedObserved
+	pruned     []hookonce.PrunedObserved
+	barred     []hookonce.BarredObserved
+}
+
+// record returns a function that appends its argument to a list of o.
+func record[T any](o *observed, to *[]T) func(T) {
+	return func(one T) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		*to = append(*to, one)
+	}
+}
+
+func (o *observed) observer() *hookonce.Observer {
+	return &hookonce.Observer{
+		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts),
+		Operated: record(o, &o.operated), Pruned: record(o, &o.pruned), Barred: record(o, &o.barred),
+	}
+}
+
+// take empties a list of o and returns its entries, after clean has removed the times.
+func take[T any](o *observed, from *[]T, clean func(*T)) []T {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := *from
+	*from = nil
+	for i := range all {
+		clean(&all[i])
+	}
+	return all
+}
+
+func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
+	return take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
+		if d.Took <= 0 {
+			t.Errorf("%+v has no duration", *d)
+		}
+		d.Took = 0
+	})
+}
+
+func TestDeliveriesAreObserved(t *testing.T) {
+	t.Parallel()
+	const gh = "gh"
+	forged := func() *http.Request {
+		r := delivery("f", "{}")
+		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
+		return r
+	}
+	unknown := func() *http.Request {
+		r := delivery("u", "{}")
+		r.URL.Path = "/webhooks/other"
+		return r
+	}
+	get := func() *http.Request {
+		r := delivery("g", "{}")
+		r.Method = http.MethodGet
+		return r
+	}
+	one := func() *http.Request { return delivery("1", "{}") }
+	tests := []struct {
+		name    string
+		change  func(*hookonce.Config)
+		before  func() *http.Request // delivered first, without a check; may be nil
+		request func() *http.Request
+		want    hookonce.DeliveryObserved
+	}{
+		{"ok", routed, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1}},
+		{"unrouted", nil, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Unrouted: 1}},
+		{"consumed by SQL", func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok", Events: 1,
+		}},
+		{"configured answer", func(c *hookonce.Config) { c.Sources[0].Ack = &hookonce.Ack{Status: 202} }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 202, Outcome: "ok", Events: 1, Unrouted: 1,
+		}},
+		{"duplicate", nil, one, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "duplicate", Events: 1}},
+		{"batch", items, nil, func() *http.Request { return delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok", Events: 3, Unrouted: 2,
+		}},
+		{"empty batch", items, nil, func() *http.Request { return delivery("b", `{"items":[]}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "ok",
+		}},
+		{"malformed", items, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 400, Outcome: "malformed",
+		}},
+		{"quarantined", func(c *hookonce.Config) {
+			items(c)
+			c.Sources[0].Malformed = hookonce.MalformedQuarantine
+		}, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "malformed"}},
+		{"refused by the database", nil, nil, func() *http.Request { return delivery("bad", "{}") }, hookonce.DeliveryObserved{
+			Source: gh, Status: 503, Outcome: "unavailable",
+		}},
+		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_wrong"}},
+		{"unsigned", nil, nil, func() *http.Request {
+			r := one()
+			r.Header.Del("X-Hub-Signature-256")
+			return r
+		}, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_missing"}},
+		{"another body", nil, one, func() *http.Request { return delivery("1", `{"other":1}`) }, hookonce.DeliveryObserved{
+			Source: gh, Status: 200, Outcome: "duplicate", Events: 1, OtherBodies: 1,
+		}},
+		{"undecided", func(c *hookonce.Config) {
+			routed(c)
+			c.Routes[0].Where = func(*hookonce.Event) (bool, error) { return false, hookonce.ErrUndecided }
+		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Undecided: 1}},
+		{"too large", func(c *hookonce.Config) { c.Sources[0].MaxBody = 1 }, nil, one, hookonce.DeliveryObserved{
+			Source: gh, Status: 413, Outcome: "refused", Reason: "too_large",
+		}},
+		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused", Reason: "unknown_source"}},
+		{"wrong method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused", Reason: "method"}},
+		{"database down", nil, nil, func() *http.Request { return delivery("down", "{}") }, hookonce.DeliveryObserved{
+			Source: gh, Status: 503, Outcome: "unavailable",
+		}},
+		{"panic", func(c *hookonce.Config) {
+			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { panic("a defect") })
+		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 503, Outcome: "unavailable"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := &observed{}
+			down, bad := rig.FailFor(driver.ErrUnavailable, "down"), rig.FailFor(driver.ErrBadRow, "bad")
+			store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: func(ctx context.Context, p *driver.ClaimParams) error {
+				return errors.Join(down(ctx, p), bad(ctx, p))
+			}}
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				if tt.change != nil {
+					tt.change(c)
+				}
+				c.Observer = o.observer()
+			})
+			if tt.before != nil {
+				deliver(in, tt.before())
+				o.takeDeliveries(t)
+			}
+			deliver(in, tt.request())
+			if diff := cmp.Diff([]hookonce.DeliveryObserved{tt.want}, o.takeDeliveries(t)); diff != "" {
+				t.Errorf("observed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// routed adds a route for all events.
+func routed(c *hookonce.Config) {
+	c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
+	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+}
+
+// An engine with handlers reports deliveries to an Inline handler, and those of a router that uses
+// Verify, ClaimTx and Accept.
+func TestDeliveriesToHandlersAreObserved(t *testing.T) {
+	t.Parallel()
+	l, o := onSQLite(t), &observed{}
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+		if ev.ID == "fails" {
+			return errors.New("no")
+		}
+		return nil
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		inline(c)
+		c.Observer = o.observer()
+	})
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("1", "{}"))
+	deliver(in, delivery("fails", "{}"))
+	router := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, err := in.Verify(w, r)
+		if err == nil && d.Events[0].ID == "lost" {
+			err = errors.New("no connection")
+		}
+		if err != nil {
+			in.Refuse(w, r, err)
+			return
+		}
+		tx, commit := l.begin(t)
+		claimed, err := in.ClaimTx(r.Context(), tx, d)
+		if err := errors.Join(err, commit()); err != nil {
+			t.Error(err)
+			return
+		}
+		in.Accept(w, r, d, claimed)
+	})
+	deliver(router, delivery("2", "{}"))
+	deliver(router, delivery("2", "{}"))
+	deliver(router, delivery("lost", "{}"))
+	get := delivery("3", "{}")
+	get.Method = http.MethodGet
+	deliver(router, get)
+	want := []hookonce.DeliveryObserved{
+		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
+		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
+		{Source: "gh", Status: 500, Outcome: "failed"},
+		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
+		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
+		{Source: "gh", Status: 503, Outcome: "unavailable"},
+		{Source: "gh", Status: 405, Outcome: "refused", Reason: "method"},
+	}
+	got := take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+func TestReopeningIsObserved(t *testing.T) {
+	t.Parallel()
+	store, s, o := rig.OpenSQLite(t), newSink(t, 410), &observed{}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		*c = *settings(s.URL)
+		c.Observer = o.observer()
+	})
+	run(t, in)
+	deliver(in, delivery("1", "{}"))
+	settled(t, store, "1", driver.StateDead)
+	o.takeDeliveries(t)
+	for _, a := range take(o, &o.attempts, func(*hookonce.AttemptObserved) {}) {
+		if a.Outcome != "dead" || a.StatusCode != 410 {
+			t.Errorf("the attempt is observed as %+v, want dead with status 410", a)
+		}
+	}
+	deliver(in, delivery("1", "{}"))
+	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1, Reopened: 1}}
+	if diff := cmp.Diff(want, o.takeDeliveries(t)); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+// The observer gets every statement, also the failed ones.
+func TestClaimsAreObserved(t *testing.T) {
+	t.Parallel()
+	o := &observed{}
+	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "1")}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		items(c)
+		c.Sources[0].Event.ID = "item:id + header:X-GitHub-Event"
+		c.Observer = o.observer()
+	})
+	store.Before = func(_ context.Context, p *driver.ClaimParams) error {
+		if slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == "1:push" }) {
+			return driver.ErrBadRow
+		}
+		return nil
+	}
+	deliver(in, delivery("b", `{"items":[{"id":1},{"id":2}]}`))
+	var sizes []int
+	failed := 0
+	for _, c := range take(o, &o.claims, func(*hookonce.ClaimObserved) {}) {
+		sizes = append(sizes, c.Size)
+		if c.Err != nil {
+			failed++
+		}
+		if c.Err != nil && !errors.Is(c.Err, driver.ErrBadRow) {
+			t.Errorf("the error of the claim is %v, want a bad row", c.Err)
+		}
+	}
+	if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" || failed != 2 || len(sizes) != int(store.Calls.Load()) {
+		t.Errorf("%d statements failed, want 2; sizes (-want +got):\n%s", failed, diff)
+	}
+}
+
+func TestAttemptsAreObserved(t *testing.T) {
+	t.Parallel()
+	store, o := rig.OpenSQLite(t), &observed{}
+	broken, gone := errors.New("broken"), hookonce.Permanent(errors.New("gone"))
+	in := withStaleRule(t, store, "", func(c *hookonce.Config) {
+		c.Destinations[0] = hookonce.Destination{
+			Name: "app", Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
+			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
+				switch {
+				case m.EventID == "a-2" && m.Attempt == 1:
+					return broken
+				case m.EventID == "b-1":
+					return gone
+				case m.EventID == "c-1" && m.Attempt == 1:
+					panic("a defect")
+				}
+				return nil
+			}),
+		}
+		c.Observer = o.observer()
+	})
+	run(t, in)
+	wantAttempts := func(want ...hookonce.AttemptObserved) {
+		t.Helper()
+		for i := range want {
+			w := &want[i]
+			w.Kind, w.Source, w.Type, w.Destination = "message", "gh", "push", "app"
+		}
+		// The observer gets an attempt before the store does, so all are here once the event is
+		// settled.
+		got := take(o, &o.attempts, func(a *hookonce.AttemptObserved) {
+			if (a.Took > 0) == (a.Outcome == "skipped") {
+				t.Errorf("%+v: only a skipped attempt has no duration", *a)
+			}
+			a.Took = 0
+		})
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b error) bool {
+			return errors.Is(a, b) || errors.Is(b, a) || a != nil && b != nil && a.Error() == b.Error()
+		})); diff != "" {
+			t.Errorf("observed (-want +got):\n%s", diff)
+		}
+	}
+	deliver(in, versioned("a", "2"))
+	settled(t, store, "a-2", driver.StateDone)
+	wantAttempts(
+		hookonce.AttemptObserved{EventID: "a-2", Attempt: 1, Outcome: "retry", Err: broken},
+		hookonce.AttemptObserved{EventID: "a-2", Attempt: 2, Outcome: "sent"},
+	)
+	deliver(in, versioned("a", "1"))
+	settled(t, store, "a-1", driver.StateSkipped)
+	wantAttempts(hookonce.AttemptObserved{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
+	deliver(in, versioned("b", "1"))
+	settled(t, store, "b-1", driver.StateDead)
+	wantAttempts(hookonce.AttemptObserved{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
+	deliver(in, versioned("c", "1"))
+	settled(t, store, "c-1", driver.StateDone)
+	wantAttempts(
+		hookonce.AttemptObserved{EventID: "c-1", Attempt: 1, Outcome: "retry", Err: errors.New("the Sender panicked: a defect")},
+		hookonce.AttemptObserved{EventID: "c-1", Attempt: 2, Outcome: "sent"},
+	)
+}
+
+func TestPruningIsObserved(t *testing.T) {
+	t.Parallel()
+	o := &observed{}
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+		c.Retention = time.Microsecond
+		c.Observer = o.observer()
+	})
+	deliver(in, delivery("1", "{}"))
+	for range 2 { // the second call finds nothing, so the observer gets nothing
+		if _, err := in.Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []hookonce.PrunedObserved{{Bodies: 1}}
+	if diff := cmp.Diff(want, take(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+// An Observer that panics, or that has no functions, does not disturb the engine. The panics are
+// logged.
+func TestObserversDoNotDisturb(t *testing.T) {
+	t.Parallel()
+	panics := hookonce.Observer{
+		Delivery: func(hookonce.DeliveryObserved) { panic("of delivery") },
+		Claim:    func(hookonce.ClaimObserved) { panic("of claim") },
+		Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
+		Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
+	}
+	direct := panics
+	direct.Direct = true
+	for name, o := range map[string]*hookonce.Observer{"panics": &panics, "panics, called directly": &direct, "has no functions": {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, s, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				*c = *settings(s.URL)
+				c.Observer, c.Logger, c.Retention = o, log.Logger(), time.Microsecond
+			})
+			run(t, in)
+			if got := deliver(in, delivery("1", "{}")); got != ok {
+				t.Errorf("delivery: %+v, want ok", got)
+			}
+			settled(t, store, "1", driver.StateDone)
+			if _, err := in.Prune(t.Context()); err != nil {
+				t.Error(err)
+			}
+			text := strings.Join(log.Lines(), "")
+			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
+				if panics := o.Delivery != nil; strings.Contains(text, of) != panics {
+					t.Errorf("the panic %q is in the log: %t, want %t:\n%s", of, !panics, panics, text)
+				}
+			}
+		})
+	}
+}
+
+// Only a direct Observer is called in the goroutine that answers.
+func TestDirectObserver(t *testing.T) {
+	t.Parallel()
+	for _, direct := range []bool{false, true} {
+		var within bool // the handler's goroutine
+		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+			c.Observer = &hookonce.Observer{Direct: direct, Delivery: func(hookonce.DeliveryObserved) {
+				within = strings.Contains(string(debug.Stack()), "ServeHTTP(")
+			}}
+		})
+		if got := deliver(in, delivery("1", "{}")); got != ok || within != direct {
+			t.Errorf("direct %t: delivery %+v, called in the goroutine of the request: %t", direct, got, within)
+		}
+	}
+}

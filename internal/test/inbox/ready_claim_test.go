@@ -1,0 +1,205 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+// fillable returns a store whose file SQLite treats as full from some size on, and a function that
+// makes room in it.
+func fillable(t *testing.T) (_ driver.Store, makeRoom func()) {
+	t.Helper()
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(dsn string) *sql.DB {
+		db, err := sql.Open("sqlite", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		db.SetMaxOpenConns(1)
+		return db
+	}
+	store := hooksql.NewSQLite(open(writerDSN+"&_pragma=max_page_count(400)"), open(readerDSN))
+	t.Cleanup(func() { store.Close() })
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	return store, func() {
+		if _, err := open(writerDSN).ExecContext(t.Context(), `DELETE FROM hookonce_event; DELETE FROM hookonce_body_seen`); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestReadyOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	store, makeRoom := fillable(t)
+	in := newEngine(t, store, nil)
+	large := `{"a":"` + strings.Repeat("x", 20_000) + `"}`
+	for i, failed := 0, 0; failed < 5; i++ {
+		if err := in.Ready(t.Context()); err != nil {
+			t.Fatalf("not ready after %d failed claims: %v", failed, err)
+		}
+		switch got := deliver(in, delivery(fmt.Sprint(i), large)); {
+		case got.Code == http.StatusServiceUnavailable:
+			failed++
+		case got.Code != http.StatusOK || failed > 0 || i == 1000:
+			t.Fatalf("delivery %d is answered %d after %d failures", i, got.Code, failed)
+		}
+	}
+	if err := in.Ready(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Ready: got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	// Without a delivery, as behind a load balancer.
+	makeRoom()
+	rig.WaitFor(t, func() bool { return in.Ready(t.Context()) == nil })
+	if got := deliver(in, delivery("after", large)); got.Code != http.StatusOK {
+		t.Errorf("a delivery is answered %d, want 200", got.Code)
+	}
+}
+
+// probeCounter counts the tests of a claim, and fails them while told to.
+type probeCounter struct {
+	driver.Store
+	probes atomic.Int64
+	broken atomic.Bool
+}
+
+func (s *probeCounter) ProbeClaim(ctx context.Context) error {
+	s.probes.Add(1)
+	if s.broken.Load() {
+		return driver.ErrUnavailable
+	}
+	return s.Store.ProbeClaim(ctx)
+}
+
+func (s *probeCounter) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	if s.broken.Load() {
+		return nil, driver.ErrUnavailable
+	}
+	return s.Store.Claim(ctx, p)
+}
+
+func TestReadyAfterFailedClaims(t *testing.T) {
+	t.Parallel()
+	fail := func(t *testing.T, in *hookonce.Engine, n int) {
+		t.Helper()
+		for i := range n {
+			if got := deliver(in, delivery(fmt.Sprint("fails ", i), "{}")); got.Code != http.StatusServiceUnavailable {
+				t.Fatalf("answered %d, want 503", got.Code)
+			}
+		}
+	}
+	t.Run("a success ends it", func(t *testing.T) {
+		t.Parallel()
+		store := &probeCounter{Store: rig.OpenSQLite(t)}
+		in := newEngine(t, store, nil)
+		store.broken.Store(true)
+		fail(t, in, 9)
+		if in.Ready(t.Context()) == nil {
+			t.Error("ready after 9 failed claims")
+		}
+		store.broken.Store(false)
+		if got := deliver(in, delivery("good", "{}")); got.Code != http.StatusOK {
+			t.Fatalf("answered %d, want 200", got.Code)
+		}
+		if err := in.Ready(t.Context()); err != nil {
+			t.Errorf("not ready after a claim that succeeded: %v", err)
+		}
+	})
+	t.Run("only failures in a row count", func(t *testing.T) {
+		t.Parallel()
+		store := &probeCounter{Store: rig.OpenSQLite(t)}
+		in := newEngine(t, store, nil)
+		for i := range 3 {
+			store.broken.Store(true)
+			fail(t, in, 4)
+			store.broken.Store(false)
+			if got := deliver(in, delivery(fmt.Sprint("good ", i), "{}")); got.Code != http.StatusOK {
+				t.Fatalf("answered %d, want 200", got.Code)
+			}
+		}
+		if err := in.Ready(t.Context()); err != nil || store.probes.Load() != 0 {
+			t.Errorf("Ready: %v after %d tests, want neither", err, store.probes.Load())
+		}
+	})
+	t.Run("faults of single events do not count", func(t *testing.T) {
+		t.Parallel()
+		store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "bad")}
+		in := newEngine(t, store, nil)
+		for range 9 {
+			if got := deliver(in, delivery("bad", "{}")); got.Code != http.StatusServiceUnavailable {
+				t.Fatalf("answered %d, want 503", got.Code)
+			}
+		}
+		if err := in.Ready(t.Context()); err != nil {
+			t.Errorf("not ready after refused events: %v", err)
+		}
+	})
+}
+
+// hangingStore holds the tests of a claim until release is closed.
+type hangingStore struct {
+	probeCounter
+	probing, release chan struct{}
+}
+
+func (s *hangingStore) ProbeClaim(ctx context.Context) error {
+	s.probes.Add(1)
+	s.probing <- struct{}{}
+	select {
+	case <-s.release:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A caller of Ready gives up while the database is asked. That is no answer for the other callers.
+func TestReadyForAnImpatientCaller(t *testing.T) {
+	t.Parallel()
+	store := &hangingStore{probing: make(chan struct{}, 2), release: make(chan struct{})}
+	store.Store = rig.OpenSQLite(t)
+	in := newEngine(t, store, nil)
+	store.broken.Store(true)
+	for i := range 5 {
+		deliver(in, delivery(fmt.Sprint("fails ", i), "{}"))
+	}
+	ready := func(ctx context.Context) <-chan error {
+		result := make(chan error, 1)
+		go func() { result <- in.Ready(ctx) }()
+		return result
+	}
+	gone := errors.New("the prober hung up")
+	ctx, hangUp := context.WithCancelCause(t.Context())
+	impatient := ready(ctx)
+	<-store.probing
+	patient := ready(t.Context())
+	hangUp(gone)
+	if err := <-impatient; !errors.Is(err, gone) {
+		t.Errorf("Ready of the caller that gave up: got the error %v, want %v", err, gone)
+	}
+	close(store.release)
+	if err := <-patient; err != nil {
+		t.Errorf("Ready of another caller at that time: %v", err)
+	}
+	if err := in.Ready(t.Context()); err != nil {
+		t.Errorf("Ready of a later caller: %v", err)
+	}
+}

@@ -1,0 +1,233 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+)
+
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		statuses []int // of the answers before the replay
+		state    string
+		mode     driver.ReplayMode
+		id       string // of the message that is sent again
+	}{
+		{"done, as new", nil, driver.StateDone, driver.ReplayAsNew, messageID("1", 1)},
+		{"done, same id", nil, driver.StateDone, driver.ReplaySameID, messageID("1", 0)},
+		{"dead", []int{500, 500}, driver.StateDead, driver.ReplayPlain, messageID("1", 0)},
+		{"dead, as new", []int{410}, driver.StateDead, driver.ReplayAsNew, messageID("1", 1)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			store, s := rig.OpenSQLite(t), newSink(t, tt.statuses...)
+			in := forwarding(t, store, s.URL, quick)
+			deliver(in, delivery("1", `{"n":1}`))
+			settled(t, store, "1", tt.state)
+			before := len(s.got())
+
+			got, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: tt.mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&driver.Replayed{Generation: 1, Messages: 1}, got); diff != "" {
+				t.Errorf("Replay (-want +got):\n%s", diff)
+			}
+			if ev := settled(t, store, "1", driver.StateDone); ev.Generation != 1 {
+				t.Errorf("generation %d, want 1", ev.Generation)
+			}
+			want := []received{{ID: tt.id, Key: tt.id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
+			if diff := cmp.Diff(want, s.got()[before:]); diff != "" {
+				t.Errorf("after the replay the destination got (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRefusedReplays(t *testing.T) {
+	t.Parallel()
+	store, s := rig.OpenSQLite(t), newSink(t)
+	in := forwarding(t, store, s.URL, quick)
+	deliver(in, delivery("done", "{}"))
+	settled(t, store, "done", driver.StateDone)
+	idle := newEngine(t, rig.OpenSQLite(t), nil) // no routes
+	deliver(idle, delivery("unrouted", "{}"))
+
+	tests := []struct {
+		name string
+		in   *hookonce.Engine
+		req  hookonce.ReplayRequest
+		want error
+	}{
+		{"unknown", in, hookonce.ReplayRequest{Source: "gh", EventID: "2"}, driver.ErrNotFound},
+		{"done without a mode", in, hookonce.ReplayRequest{Source: "gh", EventID: "done"}, driver.ErrModeNeeded},
+		{
+			"no route", idle,
+			hookonce.ReplayRequest{Source: "gh", EventID: "unrouted", Mode: driver.ReplayAsNew},
+			driver.ErrNoRoute,
+		},
+		{
+			"request id too long", in,
+			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: strings.Repeat("x", 256)},
+			hookonce.ErrRequestID,
+		},
+		{
+			"request id with a line feed", in,
+			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: "a\nb"},
+			hookonce.ErrRequestID,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.in.Replay(t.Context(), &tt.req)
+			if !errors.Is(err, tt.want) {
+				t.Errorf("got %+v, error %v, want %v", got, err, tt.want)
+			}
+		})
+	}
+	if n := len(s.got()); n != 1 {
+		t.Errorf("the destination got %d requests, want 1", n)
+	}
+}
+
+// Replay sends an event by a route that was added after the event.
+func TestReplayByANewRoute(t *testing.T) {
+	t.Parallel()
+	store, s := rig.OpenSQLite(t), newSink(t)
+	deliver(newEngine(t, store, nil), delivery("1", `{"n":1}`))
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDone || ev.Note != driver.NoteNoRoute {
+		t.Fatalf("state %q, note %q, want done without a route", ev.State, ev.Note)
+	}
+	in := forwarding(t, store, s.URL, quick)
+	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
+		t.Fatal(err)
+	}
+	rig.WaitFor(t, func() bool { return len(s.got()) == 1 })
+	id := messageID("1", 0) // the id that the message has if the route is older than the event
+	want := []received{{ID: id, Key: id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
+	if diff := cmp.Diff(want, s.got()); diff != "" {
+		t.Errorf("the destination got (-want +got):\n%s", diff)
+	}
+	if ev := settled(t, store, "1", driver.StateDone); ev.Note != "" {
+		t.Errorf("note %q, want none", ev.Note)
+	}
+}
+
+// TestReplayDoubleClick asks for one replay eight times at once. With a request id, all calls
+// return the same result. Without one, a single call replays the event. The others fail, because
+// the event is open, or because it is done by then and a mode is needed.
+func TestReplayDoubleClick(t *testing.T) {
+	t.Parallel()
+	for _, requestID := range []string{"click-1", ""} {
+		t.Run(fmt.Sprintf("request id %q", requestID), func(t *testing.T) {
+			t.Parallel()
+			store, s := rig.OpenSQLite(t), newSink(t, 410)
+			in := forwarding(t, store, s.URL, quick)
+			deliver(in, delivery("1", "{}"))
+			settled(t, store, "1", driver.StateDead)
+
+			var mu sync.Mutex
+			var replayed, repeated, refused int
+			var clicks sync.WaitGroup
+			for range 8 {
+				clicks.Go(func() {
+					got, err := in.Replay(context.Background(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", RequestID: requestID})
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case errors.Is(err, driver.ErrOpen), errors.Is(err, driver.ErrModeNeeded):
+						refused++
+					case err != nil || got.Generation != 1 || got.Messages != 1:
+						t.Errorf("got %+v, error %v, want generation 1 with 1 message", got, err)
+					case got.Repeated:
+						repeated++
+					default:
+						replayed++
+					}
+				})
+			}
+			clicks.Wait()
+			if replayed != 1 || requestID != "" && repeated != 7 || requestID == "" && refused != 7 {
+				t.Errorf("%d calls replayed, %d repeated, %d were refused; want 1 to replay", replayed, repeated, refused)
+			}
+			settled(t, store, "1", driver.StateDone)
+			if n := len(s.got()); n != 2 {
+				t.Errorf("the destination got %d requests, want 2", n)
+			}
+		})
+	}
+}
+
+func TestDeadLettersInBulk(t *testing.T) {
+	t.Parallel()
+	const events = 450 // more than two pages
+	store, o := rig.OpenSQLite(t), &observed{}
+	s := newSink(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
+		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		c.Observer = o.observer()
+	}) // not running: the test does the work of the relay
+	for i := range events {
+		deliver(in, delivery(fmt.Sprint(i), "{}"))
+	}
+	bury(t, store, events)
+
+	some := &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: "gh"}, EventIDs: []string{"7", "8", "no such"}}
+	worked, err := in.Discard(t.Context(), some)
+	if diff := cmp.Diff(hookonce.Worked{Done: 2, Passed: 1}, worked); diff != "" || err != nil {
+		t.Errorf("Discard: error %v (-want +got):\n%s", err, diff)
+	}
+	if ev := eventState(t, store, "7"); ev.State != driver.StateSkipped || ev.Note != driver.NoteDiscarded {
+		t.Errorf("the discarded event: state %q, note %q", ev.State, ev.Note)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if worked, err := in.ReplayDead(ended, &hookonce.DeadLetters{}); err == nil || worked.Done != 0 {
+		t.Errorf("ReplayDead with an ended context: %+v, error %v", worked, err)
+	}
+	worked, err = in.ReplayDead(t.Context(), &hookonce.DeadLetters{Rate: hookonce.Rate{Count: 1_000_000, Per: time.Second}})
+	if diff := cmp.Diff(hookonce.Worked{Done: events - 2}, worked); diff != "" || err != nil {
+		t.Errorf("ReplayDead: error %v (-want +got):\n%s", err, diff)
+	}
+	page, err := store.DeadLetters(t.Context(), &driver.MessageFilter{})
+	if err != nil || len(page.DeadLetters) != 0 {
+		t.Errorf("%d dead letters left, error %v, want none", len(page.DeadLetters), err)
+	}
+	counts := map[string]int{}
+	for _, one := range take(o, &o.operated, func(*hookonce.OperatedObserved) {}) {
+		counts[one.Action+" of "+one.Source] += one.Count
+	}
+	if diff := cmp.Diff(map[string]int{"discarded of gh": 2, "replayed of gh": events - 2}, counts); diff != "" {
+		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+// bury leases the n due messages and completes them as dead.
+func bury(t *testing.T, store driver.Store, n int) {
+	t.Helper()
+	leased, err := store.Lease(t.Context(), &driver.LeaseParams{Destination: "app", Limit: n, For: time.Minute, MaxAttempts: 1})
+	if err != nil || len(leased.Messages) != n {
+		t.Fatalf("leased %d messages, error %v", len(leased.Messages), err)
+	}
+	var p driver.CompleteParams
+	for _, m := range leased.Messages {
+		p.Completions = append(p.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageDead, Error: "answered 410"})
+	}
+	if _, err := store.Complete(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+}
