@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
-// The answer to an event is the JSON that encoding/json writes, whatever its id is.
+// The answer to an event is the JSON that encoding/json writes, for any id.
 func TestAnswerIsJSON(t *testing.T) {
 	t.Parallel()
 	for _, id := range append(rig.HostileTexts(), "", "evt_1", `a"b\c`, "<b>&'", "\x00\x1f\x7f", "\u2028é😀", strings.Repeat("x", 3000)) {

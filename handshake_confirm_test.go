@@ -18,7 +18,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// subscription is the request with which SNS asks to confirm a subscription.
+// subscription asks to confirm a subscription, as SNS does.
 const subscription = `{"Type": "SubscriptionConfirmation", "MessageId": "m1", "Token": "t1",
 	"TopicArn": "arn:aws:sns:us-east-1:123456789012:orders", "Message": "confirm",
 	"SubscribeURL": "https://sns.us-east-1.amazonaws.com/?Action=ConfirmSubscription&Token=t1",

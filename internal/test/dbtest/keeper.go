@@ -13,7 +13,7 @@ import (
 )
 
 // The test binaries of a run share one server. Each holds a shared lock on the file "users" for as long as it lives. The
-// first one starts a keeper: its own program again, which starts the server and ends it once nobody holds that lock.
+// first one starts a keeper: its own program again, which starts the server and ends it once that lock is free.
 // The system releases the locks of killed processes, so a kill leaves no server behind.
 const (
 	keeperVariable = "HOOKONCE_DBTEST_KEEPER" // set for a keeper: its folder
@@ -154,7 +154,7 @@ func makeTemplate() (*Server, error) {
 	return s, nil
 }
 
-// awaitEnd returns when nobody has used the folder for a while, and removes it, so that nobody finds it any more.
+// awaitEnd returns when the folder has had no user for a while, and removes it, so that no process finds it any more.
 func awaitEnd(folder string) error {
 	users := filepath.Join(folder, "users")
 	for {

@@ -28,7 +28,7 @@ var rules = map[string]rule{
 	},
 	"driver": {why: "a contract must not lean on what fulfils it"},
 	"internal/test/storetest": {
-		within:  []string{"driver", "internal/test/eventually"},
+		within:  []string{"driver", "internal/test/eventually", "internal/test/group"},
 		modules: []string{"github.com/google/go-cmp", "pgregory.net/rapid"},
 		why:     "it sees a store through the contract alone, or it would not test the contract",
 	},
@@ -179,7 +179,7 @@ var rules = map[string]rule{
 	"deploy":                        {why: "files for running the gateway; of Go it has their names"},
 	"cmd/hookonce":                  {within: []string{"cmd/hookonce/internal/cli"}, why: "a few lines"},
 	"internal/test/dbtest": {
-		within:  []string{"hookmigrate", "internal/test/eventually"},
+		within:  []string{"hookmigrate", "internal/test/eventually", "internal/test/group"},
 		modules: []string{"github.com/jackc/pgx/v5", "golang.org/x/sys"},
 		why:     "a database for every kind of test",
 	},
@@ -203,8 +203,10 @@ var rules = map[string]rule{
 		why:     "the imports of a user's program, so that it can be copied",
 	},
 	"internal/test/eventually":  {why: "waiting, for every test"},
+	"internal/test/group":       {why: "switches, for every test"},
+	"internal/test/program":     {within: []string{"internal/test/dbtest", "internal/test/race"}, why: "it builds programs, and knows none"},
 	"internal/test/race":        {why: "constants and settings of the toolchain"},
-	"internal/test/control":     {why: "a server and its client; nothing of one package"},
+	"internal/test/control":     {within: []string{"internal/test/program"}, why: "a server and its client; nothing of one package"},
 	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
 	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
 	"internal/test/brokertest":  {within: []string{"internal/test/dbtest", "internal/test/eventually"}, why: "it starts brokers as processes, so it needs no client of theirs"},
@@ -215,7 +217,7 @@ var rules = map[string]rule{
 	},
 	"internal/test/receivers": {why: "programs in other languages; of Go it has their tests"},
 	"internal/test/examplestest": {
-		within:  []string{"driver", "internal/test/dbtest", "internal/test/eventually", "internal/test/race"},
+		within:  []string{"driver", "internal/test/dbtest", "internal/test/eventually", "internal/test/program", "internal/test/race"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it knows the examples by their outside, and their databases",
 	},

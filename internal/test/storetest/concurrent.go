@@ -13,8 +13,8 @@ import (
 )
 
 // ExerciseConcurrent runs two stores on one database against each other. Each case calls open for
-// two stores on a fresh, migrated, empty database, as in two processes. Pass at most one Features, of which only Transport
-// counts.
+// two stores on a fresh, migrated, empty database, as in two processes. Pass at most one Features; only its
+// Transport counts.
 func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store), features ...Features) {
 	t.Helper()
 	only := over(oneFeatures(t, features).Transport, concurrentTransport)

@@ -73,7 +73,7 @@ func modelRandomSteps(f *fixture) {
 	w.compare(true)
 }
 
-// seed returns the seed of a run of random steps, and logs it. In a short run it is one with which all things happen soon.
+// seed returns the seed of a run of random steps, and logs it. In a short run it is soon: all things happen early then.
 func (f *fixture) seed(soon uint64) uint64 {
 	f.Helper()
 	seed := soon

@@ -72,7 +72,7 @@ var (
 	}
 )
 
-// over returns the selection of a run in which only the transport is new, or nil if all cases run.
+// over returns the selection if only the transport is new, or nil if all cases run.
 func over(transport bool, cases selection) selection {
 	if !transport || group.Long() {
 		return nil
