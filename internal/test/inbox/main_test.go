@@ -47,7 +47,12 @@ type library[T any] struct {
 
 func onPGX(t testing.TB) *library[pgx.Tx] {
 	dsn, schema := dbtest.Ready(t)
-	pool, err := pgxpool.New(t.Context(), dsn)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 10 // on every machine; the default depends on its processors
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
