@@ -9,19 +9,31 @@ build: ## Builds ./hookonce.
 	go build ./cmd/hookonce
 
 .PHONY: test
-test: ## Runs all tests, on real databases.
+test: ## Runs the tests that need only Go and PostgreSQL.
 	go test ./...
 
 .PHONY: race
-race: ## Runs all tests under the race detector (needs a C compiler).
+race: ## Does the same under the race detector (needs a C compiler).
 	.ci/race ./...
+
+.PHONY: all
+all: ## Runs all groups of tests, in their short form.
+	HOOKONCE_TEST=all go test -timeout 30m ./...
+
+.PHONY: nightly
+nightly: ## Runs everything in full, for hours; goes on where it was interrupted.
+	.ci/nightly
+
+.PHONY: steady
+steady: ## Runs go test ./... N times: make steady N=5 HOW=quiet, busy (four busy loops) or single (one processor).
+	.ci/steady $(or $(N),5) $(or $(HOW),quiet)
 
 .PHONY: soak
 soak: ## Runs the proof of exactly-once with 100,000 events on every store, and long suites in full.
-	HOOKONCE_SOAK=100000 go test -count=1 -timeout 3h -v ./internal/test/proof
-	HOOKONCE_SOAK=100000 go test -count=1 -timeout 1h -run Pooler ./hookpgx ./hooksql
-	HOOKONCE_SOAK=1 go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
-	HOOKONCE_SOAK=1 go test -count=1 -timeout 10m -v -run Desync ./internal/send
+	HOOKONCE_TEST=all,long go test -count=1 -timeout 3h -v ./internal/test/proof
+	HOOKONCE_TEST=all,long go test -count=1 -timeout 1h -run Pooler ./hookpgx ./hooksql
+	HOOKONCE_TEST=all,long go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
+	HOOKONCE_TEST=all,long go test -count=1 -timeout 10m -v -run Desync ./internal/send
 
 .PHONY: bench
 bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes an hour.
@@ -29,7 +41,7 @@ bench: ## Measures hookonce beside other ways to do the work, and writes docs/pe
 
 .PHONY: scale
 scale: ## Runs the tests of several gateways and of failover in full, and writes docs/scale.md.
-	HOOKONCE_SCALE=full go test -count=1 -timeout 3h -v $(wildcard ./internal/test/scale ./internal/test/failover)
+	HOOKONCE_TEST=scale,cluster HOOKONCE_SCALE=full go test -count=1 -timeout 3h -v $(wildcard ./internal/test/scale ./internal/test/failover)
 
 .PHONY: sdk
 sdk: ## Holds the catalog of providers against their own SDKs; needs Node and npm.

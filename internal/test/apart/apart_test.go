@@ -1,0 +1,42 @@
+package apart
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/group"
+)
+
+// script runs a script of the project, with its output in the log.
+func script(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = "../../.."
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s: %v", name, err)
+	}
+}
+
+// The SDKs of the providers and hookonce accept each other's signatures.
+func TestSDK(t *testing.T) {
+	group.Need(t, "sdk")
+	script(t, "internal/test/sdk/run")
+}
+
+// The gateway gets certificates from Pebble.
+func TestACME(t *testing.T) {
+	group.Need(t, "acme")
+	script(t, "internal/test/acme/run")
+}
+
+// The README works on a bare machine.
+func TestBare(t *testing.T) {
+	group.Need(t, "bare")
+	tests := "short"
+	if group.Long() {
+		tests = "all"
+	}
+	script(t, ".ci/bare", tests)
+}
