@@ -110,6 +110,7 @@ func TestWhichAnswersAllowReuse(t *testing.T) {
 		"two answers":                     {answer: ok200 + ok200, barred: true},
 		"two answers, the first in parts": {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + ok200, barred: true},
 		"a failure and a second answer":   {answer: "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" + ok200, fails: true, barred: true},
+		"a failure's body and an answer":  {answer: "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno" + ok200, fails: true, barred: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

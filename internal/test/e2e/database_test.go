@@ -12,6 +12,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // database belongs to one test alone.
@@ -23,8 +24,21 @@ type database struct {
 
 // eachStore runs a test on both stores, each with a database of its own.
 func eachStore(t *testing.T, test func(t *testing.T, db *database)) {
+	onStores(t, test, "sqlite", "postgres")
+}
+
+// anyStore is eachStore for what no store can change: a plain run has it on SQLite alone.
+func anyStore(t *testing.T, test func(t *testing.T, db *database)) {
+	if group.Long() {
+		eachStore(t, test)
+		return
+	}
+	onStores(t, test, "sqlite")
+}
+
+func onStores(t *testing.T, test func(t *testing.T, db *database), stores ...string) {
 	t.Parallel()
-	for _, store := range []string{"sqlite", "postgres"} {
+	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			test(t, newDatabase(t, store))

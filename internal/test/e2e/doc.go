@@ -4,12 +4,12 @@
 // the tests run under it. Each test starts it as a process of its own, with a settings file, a real
 // database and a real HTTP server as destination. The tests know as much as a user: settings, URLs,
 // status codes, headers, the command line and the admin API. They sign with code of their own. A
-// test that disturbs the database does so as another client would: a second session holds a lock,
-// an operator adds a constraint, a server is stopped or killed, a connection is cut between a
-// commit and its answer.
+// test that disturbs the database does so as another client would: a second session holds a lock, a
+// server is stopped or killed.
 //
-// Most tests run on both stores, as the subtests sqlite and postgres. PostgreSQL comes from package
-// dbtest; each test has a database of its own.
+// The tests of claims, crashes, outages and pruning run on both stores, as the subtests sqlite and
+// postgres; most others need both in a long run only. PostgreSQL comes from package dbtest; each
+// test has a database of its own.
 //
 // Every gateway is checked for three things without a test asking: every refusal is a problem of
 // RFC 9457, no secret appears in an answer or in the log, and the process ends with exit code 0 on

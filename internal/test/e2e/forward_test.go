@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -19,7 +18,7 @@ const (
 )
 
 func TestForwardedRequest(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
 		// The body may be binary when the id is in a header.
@@ -112,65 +111,6 @@ func checkSigned(t *testing.T, r *received, key string) {
 	}
 }
 
-func TestRetryKeepsTheID(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
-		w.sink.answerWith(failing(3))
-		g := w.start(t)
-		g.expect(t, push("gh-1"), "200 ok")
-		detail := g.waitState(t, "github", "gh-1", "done")
-		requests := w.sink.requests("gh-1")
-		var attempts []string
-		for _, r := range requests {
-			attempts = append(attempts, r.header.Get("Hookonce-Attempt"))
-			checkSigned(t, r, destinationKey)
-			if r.id() != requests[0].id() || r.body != requests[0].body {
-				t.Errorf("attempt %s has another webhook-id or body", r.header.Get("Hookonce-Attempt"))
-			}
-			if r.header.Get("Hookonce-Replay") != "" {
-				t.Errorf("Hookonce-Replay is %q on a retry, want none", r.header.Get("Hookonce-Replay"))
-			}
-		}
-		if diff := cmp.Diff([]string{"1", "2", "3", "4"}, attempts); diff != "" {
-			t.Errorf("Hookonce-Attempt (-want +got):\n%s", diff)
-		}
-		var outcomes []string
-		for _, a := range detail.Attempts {
-			outcomes = append(outcomes, fmt.Sprint(a.Number, " ", a.Outcome, " ", *a.StatusCode))
-		}
-		if diff := cmp.Diff([]string{"1 retry 500", "2 retry 500", "3 retry 500", "4 sent 200"}, outcomes); diff != "" {
-			t.Errorf("attempts in the API (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// Only 2xx is success, 410 is final, and redirects are not followed.
-func TestAnswersOfADestination(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
-	w.sink.answerWith(func(r *received) int {
-		code, err := strconv.Atoi(r.eventID())
-		if err != nil || r.header.Get("Hookonce-Attempt") != "1" {
-			return http.StatusOK
-		}
-		return code
-	})
-	g := w.start(t)
-	for code, want := range map[string]struct {
-		state    string
-		requests int
-	}{
-		"200": {"done", 1}, "204": {"done", 1}, "301": {"done", 2}, "307": {"done", 2}, "400": {"done", 2},
-		"404": {"done", 2}, "410": {"dead", 1}, "429": {"done", 2}, "503": {"done", 2},
-	} {
-		g.expect(t, newDelivery("bare", `{"id":"`+code+`"}`), "200 ok")
-		g.waitState(t, "bare", code, want.state)
-		if got := w.sink.requests(code); len(got) != want.requests {
-			t.Errorf("a destination that answers %s first got %d requests, want %d", code, len(got), want.requests)
-		}
-	}
-}
-
 const routeSettings = `
 database: ${DATABASE_URL}
 sources:
@@ -196,7 +136,7 @@ routes:
 `
 
 func TestRoutes(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, routeSettings)
 		g := w.start(t)
 		now := time.Now()
@@ -246,27 +186,5 @@ func TestRoutes(t *testing.T) {
 		if got := len(g.events(t, "note=no+route")); got != 4 {
 			t.Errorf("%d events are listed with the note no route, want 4", got)
 		}
-	})
-}
-
-// A destination that is down does not delay another.
-func TestDestinationsAreIndependent(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, newDatabase(t, "sqlite"), routeSettings)
-	w.sink.answerWith(func(r *received) int {
-		if r.path == "/audit" {
-			return http.StatusServiceUnavailable
-		}
-		return http.StatusOK
-	})
-	g := w.start(t)
-	g.expect(t, stripeDelivery(time.Now(), stripeBody("evt_1", "invoice.paid")), "200 ok")
-	g.eventually(t, "one message is sent, the other waits for its retry", func() bool {
-		detail := g.event(t, "stripe", "evt_1")
-		states := make(map[string]string)
-		for _, m := range detail.Messages {
-			states[m.Destination] = fmt.Sprint(m.State, " ", m.Attempts)
-		}
-		return detail.State == "running" && states["billing"] == "sent 1" && states["audit"] == "pending 1"
 	})
 }

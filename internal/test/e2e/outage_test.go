@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,16 +13,6 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
-
-// hostOf returns the host and port of a DSN.
-func hostOf(t *testing.T, dsn string) string {
-	t.Helper()
-	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return u.Host
-}
 
 func TestDatabaseStopped(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ var grafana = strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m")
 // series, each metric that the rules and the dashboard name exists, and no secret is in the metrics.
 func TestPrometheusScrapes(t *testing.T) {
 	group.Need(t, "alerts")
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w, _ := newTLSWorld(t, db, tlsSettings)
 		g := w.start(t)
 		p := startPrometheus(t, g)

@@ -57,7 +57,7 @@ func TestServeWithSeveralFlags(t *testing.T) {
 
 // The command line shows the same as the API, and its exit code tells how it went.
 func TestEventsCommand(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
 		g := w.start(t)
 		g.expect(t, push("gh-1"), "200 ok")

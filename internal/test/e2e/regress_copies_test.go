@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 	"testing"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 // Defect class: a receiver checks whether an event exists and then inserts it. Of several copies
@@ -93,4 +96,36 @@ func obstruct(t *testing.T, w *world, id string) func() {
 		}
 		_ = conn.Close()
 	}
+}
+
+// startWithModel starts a gateway on PostgreSQL that has an event "model".
+func startWithModel(t *testing.T) (*world, *gateway) {
+	t.Helper()
+	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
+	g := w.start(t)
+	g.expect(t, push("model"), "200 ok")
+	return w, g
+}
+
+// holdKey begins a transaction that has inserted the event with that id and has not committed yet.
+// The row is a copy of the event "model" under another key.
+func holdKey(t *testing.T, w *world, id string) *sql.Tx {
+	t.Helper()
+	tx, err := w.db.open(t).BeginTx(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // the test has ended the transaction, or has failed
+	key := driver.EventKey("github", id)
+	result, err := tx.Exec(`
+		INSERT INTO hookonce.event
+		SELECT (jsonb_populate_record(e, jsonb_build_object('key', '\x' || encode($1, 'hex'), 'event_id', $2::text))).*
+		FROM hookonce.event e WHERE event_id = 'model'`, key[:], id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := result.RowsAffected(); n != 1 || err != nil {
+		t.Fatalf("%d rows inserted, %v", n, err)
+	}
+	return tx
 }

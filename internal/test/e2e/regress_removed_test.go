@@ -39,7 +39,7 @@ func (g *gateway) reload(t testing.TB, w *world, settings string) {
 // missing destination must be held, over reloads and restarts, and go out under its key when the
 // destination is back.
 func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		with, without := withoutApp+appDestination+wellRoute+appRoute, withoutApp+wellRoute
 		h := &hostile{answer: says(410, "", "")}
 		h.start(t, false)

@@ -37,16 +37,3 @@ const labKeys = `
     timestamp: {at: "header:X-Lab-Timestamp", tolerance: 5m}
     event: {id: "body:id", type: "body:type"}
 `
-
-// batchSettings have a source whose deliveries contain several events.
-const batchSettings = `
-database: ${DATABASE_URL}
-sources:
-  list:
-    provider: none
-    event: {batch: "body:items", id: "item:id", type: "item:kind"}
-destinations:
-  app: {url: "${SINK}/hooks", retry: {attempts: 5, first: 50ms, max: 100ms}}
-routes:
-  - {name: all, to: app}
-`

@@ -22,7 +22,6 @@ const (
 	adminToken        = "canary-admin-token-3c85a1f06b7d"
 	databasePassword  = "canary-database-password-c0ffee"
 	urlCredential     = "canary-url-credential-8d21e7"
-	otherSecret       = "not-the-secret-of-any-source-77"
 	credentialInQuery = "canary-sender-authorization-1b"
 	brokerPassword    = "canary-broker-password-7a1e"
 )
@@ -70,11 +69,6 @@ func (d *delivery) with(name, value string) *delivery {
 		out.header.Set(name, value)
 	}
 	return out
-}
-
-// withBody returns a copy of d with another body under the same signature.
-func (d *delivery) withBody(body string) *delivery {
-	return &delivery{d.source, d.header.Clone(), body}
 }
 
 func newDelivery(source, body string, header ...string) *delivery {

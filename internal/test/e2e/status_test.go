@@ -43,7 +43,7 @@ routes:
 `
 
 func TestStatusTable(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, statusSettings)
 		g := w.start(t)
 		now := time.Now()
@@ -60,37 +60,10 @@ func TestStatusTable(t *testing.T) {
 			{"upper case", bare("GitHub", `{"id":"1"}`), "404", ""},
 			{"not signed", bare("github", `{"id":"1"}`), "401", ""},
 
-			{"not JSON", labDelivery("lab", now, `hello`), "400", ""},
-			{"no body", labDelivery("lab", now, ``), "400", ""},
-			{"null", labDelivery("lab", now, `null`), "400", ""},
-			{"array", labDelivery("lab", now, `[{"id":"1"}]`), "400", ""},
-			{"no id", labDelivery("lab", now, `{"type":"a"}`), "400", ""},
-			{"id null", labDelivery("lab", now, `{"id":null}`), "400", ""},
-			{"id empty", labDelivery("lab", now, `{"id":""}`), "400", ""},
-			{"id is an object", labDelivery("lab", now, `{"id":{}}`), "400", ""},
-			{"id is a bool", labDelivery("lab", now, `{"id":true}`), "400", ""},
-			{"two ids", labDelivery("lab", now, `{"id":"1","id":"2"}`), "400", ""},
-			{"two ids, one escaped", labDelivery("lab", now, `{"id":"1","\u0069d":"1"}`), "400", ""},
-			{"id with NUL", labDelivery("lab", now, `{"id":"a\u0000b"}`), "400", ""},
-			{"id with line feed", labDelivery("lab", now, `{"id":"a\nb"}`), "400", ""},
-			{"id with lone surrogate", labDelivery("lab", now, `{"id":"\ud800"}`), "400", ""},
-			{"id is not UTF-8", labDelivery("lab", now, "{\"id\":\"x\xff\"}"), "400", ""},
-			{"id of 256 bytes", labDelivery("lab", now, fmt.Sprintf(event, strings.Repeat("i", 256), "")), "400", ""},
-			{"two documents", labDelivery("lab", now, `{"id":"a"}{"id":"b"}`), "400", ""},
-			{"trailing comma", labDelivery("lab", now, `{"id":"a",}`), "400", ""},
-			{"byte order mark", labDelivery("lab", now, "\xef\xbb\xbf{\"id\":\"a\"}"), "400", ""},
+			{"malformed", labDelivery("lab", now, `hello`), "400", ""},
 			{"malformed, to quarantine", stripeDelivery(now, `not json`), "200 quarantined", ""},
 			{"GitHub without an id", push("x").with("X-GitHub-Delivery", ""), "400", ""},
 
-			{"id of 255 bytes", labDelivery("lab", now, fmt.Sprintf(event, strings.Repeat("i", 255), "")), "200 ok", ""},
-			{"large number", labDelivery("lab", now, `{"id":9007199254740993}`), "200 ok", `{"status":"ok","event_id":"9007199254740993"}`},
-			{"its neighbour", labDelivery("lab", now, `{"id":9007199254740992}`), "200 ok", `{"status":"ok","event_id":"9007199254740992"}`},
-			{"number and text", labDelivery("lab", now, `{"id":"9007199254740992"}`), "200 duplicate", ""},
-			{"ID beside id", labDelivery("lab", now, `{"id":"low","ID":"up"}`), "200 ok", `{"status":"ok","event_id":"low"}`},
-			{"escaped", labDelivery("lab", now, `{"id":"l\u006fw"}`), "200 duplicate", `{"status":"duplicate","event_id":"low"}`},
-			{"hostile text", labDelivery("lab", now, `{"id":"'; drop table <script>${jndi:x} ../../%2e"}`), "200 ok", `{"status":"ok","event_id":"'; drop table <script>${jndi:x} ../../%2e"}`},
-			{"huge exponent", labDelivery("lab", now, `{"id":"exp","n":1e131071}`), "200 ok", ""},
-			{"NUL in the body", labDelivery("lab", now, `{"id":"nul","n":"\u0000"}`), "200 ok", ""},
 			{"1 MiB exactly", labDelivery("lab", now, fmt.Sprintf(event, "big", strings.Repeat("x", 1<<20-len(fmt.Sprintf(event, "big", ""))))), "200 ok", ""},
 			{"1 MiB and a byte", labDelivery("lab", now, fmt.Sprintf(event, "big", strings.Repeat("x", 1+1<<20-len(fmt.Sprintf(event, "big", ""))))), "413", ""},
 			{"max_body kept", bare("small", fmt.Sprintf(`{"id":"s","pad":"%s"}`, strings.Repeat("x", 100))), "413", ""},
@@ -124,8 +97,8 @@ func TestStatusTable(t *testing.T) {
 		}
 		// Every authentic and malformed body is kept once.
 		kept := number(t, db.open(t), `SELECT count(*) FROM `+db.table("quarantine"))
-		if kept != 22 {
-			t.Errorf("%d rows in the quarantine, want 22", kept)
+		if kept != 4 {
+			t.Errorf("%d rows in the quarantine, want 4", kept)
 		}
 	})
 }
@@ -189,78 +162,35 @@ func TestUnverifiedFloodIs429(t *testing.T) {
 	g.expect(t, push("gh-1"), "200 ok")
 }
 
-const deadSettings = `
+// With "redelivery: ack" a delivery of a dead event does not reopen it.
+func TestRedeliveryThatOnlyAcknowledges(t *testing.T) {
+	anyStore(t, func(t *testing.T, db *database) {
+		w := newWorld(t, db, `
 database: ${DATABASE_URL}
-sources:
-  github: {provider: github, secrets: ["${GITHUB_SECRET}"]}
-  lab:
-    provider: none
-    event: {id: "body:id"}
-    redelivery: ack
-destinations:
-  app: {url: "${SINK}/hooks", retry: {attempts: 1}}
-routes:
-  - {name: all, to: app}
-`
-
-func TestRedeliveryOfADeadEvent(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, deadSettings)
-		w.sink.answerWith(failing(1 << 30))
+sources: {lab: {provider: none, event: {id: "body:id"}, redelivery: ack}}
+destinations: {app: {url: "${SINK}/hooks", retry: {attempts: 1}}}
+routes: [{name: all, to: app}]
+`)
+		w.sink.answerWith(failing(1))
 		g := w.start(t)
-		acked := newDelivery("lab", `{"id":"acked"}`)
-		g.expect(t, push("gh-1"), "200 ok")
-		g.expect(t, acked, "200 ok")
-		g.waitState(t, "github", "gh-1", "dead")
-		g.waitState(t, "lab", "acked", "dead")
-
-		w.sink.answerWith(failing(0))
-		a := g.expect(t, push("gh-1"), "200 duplicate")
-		if !a.Reopened || a.EventID != "gh-1" {
-			t.Errorf("answered %s, want reopened", a.text)
+		d := newDelivery("lab", `{"id":"1"}`)
+		g.expect(t, d, "200 ok")
+		g.waitState(t, "lab", "1", "dead")
+		if a := g.expect(t, d, "200 duplicate"); a.Reopened {
+			t.Errorf("answered %s, want it not reopened", a.text)
 		}
-		if a := g.expect(t, acked, "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but the source has redelivery ack", a.text)
-		}
-		detail := g.waitState(t, "github", "gh-1", "done")
-		if detail.Generation != 1 {
-			t.Errorf("generation %d, want 1", detail.Generation)
-		}
-		got := w.sink.requests("gh-1")
-		if len(got) != 2 || got[0].id() != got[1].id() {
-			t.Errorf("%d requests, want 2 under one webhook-id", len(got))
-		}
-		if a := g.expect(t, push("gh-1"), "200 duplicate"); a.Reopened {
-			t.Errorf("answered %s, but the event was done", a.text)
-		}
-		if detail := g.event(t, "lab", "acked"); detail.State != "dead" || len(w.sink.requests("acked")) != 1 {
-			t.Errorf("the event acked is %s and was sent %d times", detail.State, len(w.sink.requests("acked")))
+		if detail := g.event(t, "lab", "1"); detail.State != "dead" || len(w.sink.requests("1")) != 1 {
+			t.Errorf("the event is %s and was sent %d times", detail.State, len(w.sink.requests("1")))
 		}
 	})
 }
 
 func TestReplayGuard(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, strings.Replace(standardSettings, "provider: github\n", "provider: github\n    replay_guard: true\n", 1))
 		g := w.start(t)
-		body := `{"ref":"refs/heads/main"}`
-		g.expect(t, githubDelivery("gh-1", "push", body), "200 ok")
-		g.expect(t, githubDelivery("gh-2", "push", body), "200 duplicate")
-		g.expect(t, githubDelivery("gh-3", "push", body+" "), "200 ok")
-		if all := g.waitAllDone(t, "github"); len(all) != 2 {
-			t.Errorf("%d events, want 2", len(all))
-		}
-	})
-	t.Run("watched only", func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, newDatabase(t, "sqlite"), standardSettings)
-		g := w.start(t)
-		body := `{"ref":"refs/heads/main"}`
-		g.expect(t, githubDelivery("gh-1", "push", body), "200 ok")
-		g.expect(t, githubDelivery("gh-2", "push", body), "200 ok")
-		if detail := g.event(t, "github", "gh-2"); detail.Deliveries.RepeatOf != "gh-1" {
-			t.Errorf("gh-2 is shown as a repeat of %q, want gh-1", detail.Deliveries.RepeatOf)
-		}
+		g.expect(t, githubDelivery("gh-1", "push", "{}"), "200 ok")
+		g.expect(t, githubDelivery("gh-2", "push", "{}"), "200 duplicate")
 	})
 }
 

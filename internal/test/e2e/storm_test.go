@@ -22,13 +22,6 @@ func TestStormOverTwoGateways(t *testing.T) {
 	storm(t, w, []*gateway{w.start(t), w.start(t)})
 }
 
-func TestStormOnOneGateway(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
-		storm(t, w, []*gateway{w.start(t)})
-	})
-}
-
 // storm delivers copies of one event at the same moment, to all gateways in turn, several times
 // over.
 func storm(t *testing.T, w *world, gateways []*gateway) {

@@ -97,7 +97,7 @@ const (
 
 // One trace leads from the sender to the attempt, although the gateway is killed in between.
 func TestTraceFromDeliveryToAttempt(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
+	anyStore(t, func(t *testing.T, db *database) {
 		traces := newTraceCollector(t)
 		w := newWorld(t, db, standardSettings)
 		w.env = append(w.env, traces.environment()...)
