@@ -130,62 +130,6 @@ func TestCompression(t *testing.T) {
 	}
 }
 
-// TestViews reads the two public views.
-func TestViews(t *testing.T) {
-	t.Parallel()
-	w := open(t, nil)
-	want := "source, event_id, type, state, note, attempts, generation, duplicates, received_at, occurred_at," +
-		" processed_at, failed_at, last_error, headers, body"
-	for _, view := range []string{"events", "dead_letters"} {
-		var got string
-		err := w.pool.QueryRow(t.Context(), "SELECT string_agg(column_name, ', ' ORDER BY ordinal_position)"+
-			" FROM information_schema.columns WHERE table_schema = $1 AND table_name = $2",
-			strings.Trim(w.schema, `"`), view).Scan(&got)
-		if err != nil || got != want {
-			t.Errorf("the view %s has the columns %s (error %v), want %s", view, got, err, want)
-		}
-	}
-	w.mustClaim(t, true, newClaim("unrouted"))
-	for _, id := range []string{"skipped", "half skipped", "dead", "open"} {
-		w.mustClaim(t, true, newClaim(id, "a", "b"))
-	}
-	for id, sql := range map[string]string{
-		"skipped":      "state = 4, note = 'discarded'",
-		"half skipped": "state = CASE route WHEN 'a' THEN 2 ELSE 4 END, sent_at = now(), note = 'discarded'",
-		"dead":         "state = CASE route WHEN 'a' THEN 2 ELSE 3 END, failed_at = now(), last_error = 'no answer'",
-		"open":         "state = CASE route WHEN 'a' THEN 1 ELSE 3 END, failed_at = now(), last_error = 'no answer'",
-	} {
-		key := driver.EventKey("stripe", id)
-		w.exec(t, "UPDATE {schema}.message SET "+sql+" WHERE event_key = $1", key[:])
-	}
-	rows, err := w.pool.Query(t.Context(), strings.ReplaceAll("SELECT event_id || ' ' || state || ' ' || note || ' ' || last_error || ' ' ||"+
-		" headers || ' ' || convert_from(body, 'UTF8') FROM {schema}.events ORDER BY 1", "{schema}", w.schema))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for rows.Next() {
-		var line string
-		if err := rows.Scan(&line); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, line)
-	}
-	if diff := cmp.Diff([]string{
-		"dead dead  no answer {} body of dead",
-		"half skipped done discarded  {} body of half skipped",
-		"open running  no answer {} body of open",
-		"skipped skipped discarded  {} body of skipped",
-		"unrouted done no route  {} body of unrouted",
-	}, got); diff != "" || rows.Err() != nil {
-		t.Errorf("events differ (-want +got), error %v:\n%s", rows.Err(), diff)
-	}
-	if n := w.number(t, "SELECT count(*) FROM {schema}.dead_letters WHERE event_id = 'dead'") +
-		w.number(t, "SELECT count(*) FROM {schema}.dead_letters"); n != 2 {
-		t.Errorf("the dead letters are not exactly the one dead event")
-	}
-}
-
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	dsn, _ := dbtest.Postgres(t)

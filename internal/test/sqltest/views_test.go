@@ -57,6 +57,18 @@ func TestViews(t *testing.T) {
 		w.exec(t, "UPDATE hookonce.message SET state = $2::int, note = CASE WHEN $2 = 4 THEN 'stale' ELSE '' END,"+
 			" last_error = CASE WHEN $2 IN (3, 4) THEN 'why' END WHERE event_key = $1", c.Key[:], state)
 	}
+	for id, states := range map[string][2]int{"half skipped": {2, 4}, "half dead": {2, 3}, "half open": {1, 3}} {
+		c := newClaim("shop", id, "body")
+		c.Work, c.Messages = driver.WorkNone, []driver.NewMessage{
+			{ID: "to a " + id, Route: "a", Destination: "d"}, {ID: "to b " + id, Route: "b", Destination: "d"},
+		}
+		if err := claim(t.Context(), w.store, c); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(t, "UPDATE hookonce.message SET state = CASE route WHEN 'a' THEN $2::int ELSE $3 END,"+
+			" note = CASE WHEN $3 = 4 THEN 'discarded' ELSE '' END, last_error = CASE WHEN $3 = 3 THEN 'why' END"+
+			" WHERE event_key = $1", c.Key[:], states[0], states[1])
+	}
 	unrouted := newClaim("shop", "unrouted", "body")
 	unrouted.Work = driver.WorkNone
 	if err := claim(t.Context(), w.store, unrouted); err != nil {
@@ -70,19 +82,23 @@ func TestViews(t *testing.T) {
 			"dead": "dead||20|no such order", "stale": "skipped|stale|0|version 3 is older than 4",
 			"discarded": "skipped|discarded|0|no such order",
 			"routed":    "running||0|", "sent": "done||0|", "unsent": "dead||0|why", "stale message": "skipped|stale|0|why",
-			"unrouted": "done|no route|0|",
+			"unrouted": "done|no route|0|", "half skipped": "done|discarded|0|", "half dead": "dead||0|why", "half open": "running||0|why",
 		}
 		got := w.pairs(t, "SELECT event_id, concat_ws('|', state, note, attempts, last_error) FROM hookonce.events")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
-		maps.DeleteFunc(want, func(id, _ string) bool { return id != "dead" && id != "unsent" })
+		maps.DeleteFunc(want, func(id, _ string) bool { return id != "dead" && id != "unsent" && id != "half dead" })
 		got = w.pairs(t, "SELECT event_id, concat_ws('|', state, note, attempts, last_error) FROM hookonce.dead_letters")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("dead_letters (-want +got):\n%s", diff)
 		}
 	}
 	check()
+	texts := get[string](t, w, "SELECT string_agg(DISTINCT headers || ' ' || convert_from(body, 'UTF8'), ', ') FROM hookonce.events WHERE event_id LIKE 'half %'")
+	if want := string(newClaim("shop", "", "body").Headers) + " body"; texts != want {
+		t.Errorf("headers and bodies are %s, want %s", texts, want)
+	}
 
 	// The views of events and dead letters do not show enqueued messages, even those of an event.
 	w.exec(t, `SELECT hookonce.enqueue('crm', 'x'), hookonce.enqueue('crm', 'x', source => 'shop', event_id => 'done')`)
