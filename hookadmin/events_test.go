@@ -70,22 +70,16 @@ func TestFilters(t *testing.T) {
 	}
 	know(t, store, "stripe")
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
-	tests := []struct {
+	tests := []struct { // one for each parameter; what a filter selects is proved by storetest
 		query string
 		want  []string
 	}{
-		{"", []string{"now", "s1", "g2", "g1"}},
 		{"source=github", []string{"g2", "g1"}},
-		{"source=github&type=push", []string{"g1"}},
-		{"state=done", []string{"now", "s1", "g1"}},
+		{"type=push", []string{"g1"}},
 		{"state=running", []string{"g2"}},
-		{"note=no+route&source=github", []string{"g1"}},
+		{"note=no+route", []string{"now", "s1", "g1"}},
 		{"id=s1", []string{"s1"}},
-		{"id=S1", []string{}},
 		{"q=ada", []string{"s1", "g1"}},
-		{"q=%25", []string{}}, // not a wildcard
-		{"since=2026-01-31T13:00:00Z", []string{"now", "s1", "g2"}},
-		{"until=2026-01-31T13:00:00Z", []string{"g1"}},
 		{"since=2026-01-31T14:00:00%2B01:00&until=2026-01-31T14:00:00Z", []string{"g2"}},
 		{"since=1h", []string{"now"}},
 		{"since=7d", []string{"now"}},
@@ -105,34 +99,17 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-func TestPagingSeesEveryEventOnce(t *testing.T) {
+func TestPaging(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
-	want := []string{}
-	for i := range 23 {
-		// Five events share each time, so that the key breaks the tie.
-		claim(t, store, event{source: "github", id: fmt.Sprint(i), body: "{}", at: noon.Add(time.Duration(i/5) * time.Second)})
-		want = append(want, fmt.Sprint(i))
+	for i := range 3 {
+		claim(t, store, event{source: "github", id: fmt.Sprint(i), body: "{}", at: noon.Add(time.Duration(i) * time.Second)})
 	}
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
-	seen := map[string]int{}
-	cursor := ""
-	for pages := 0; ; pages++ {
-		p := readJSON[page](t, a.get(t, "/api/v1/events?limit=4&cursor="+cursor))
-		if len(p.Events) > 4 || pages > 6 {
-			t.Fatalf("page %d has %d events", pages, len(p.Events))
-		}
-		for _, id := range p.ids() {
-			seen[id]++
-		}
-		if cursor = p.Next; cursor == "" {
-			break
-		}
-	}
-	for _, id := range want {
-		if seen[id] != 1 {
-			t.Errorf("event %s was seen %d times", id, seen[id])
-		}
+	first := readJSON[page](t, a.get(t, "/api/v1/events?limit=2"))
+	second := readJSON[page](t, a.get(t, "/api/v1/events?limit=2&cursor="+first.Next))
+	if diff := cmp.Diff([][]string{{"2", "1"}, {"0"}}, [][]string{first.ids(), second.ids()}); diff != "" || second.Next != "" {
+		t.Errorf("after the last page comes %q; the pages (-want +got):\n%s", second.Next, diff)
 	}
 }
 

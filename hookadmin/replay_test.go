@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -165,18 +164,6 @@ func TestReplayAfterAHandlerEndedItsTransaction(t *testing.T) {
 	g.wantState(t, "e1", "pending")
 }
 
-func TestReplayOnceARouteExists(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t)
-	claim(t, g.store, event{source: "lab", id: "e1", typ: "invoice.paid", body: "{}", at: noon})
-	g.wantState(t, "e1", "done")
-	got := readJSON[hookadmin.Replayed](t, g.post(t, "/api/v1/events/lab/e1/replay", `{"as_new":true}`))
-	if got.Messages != 1 {
-		t.Errorf("replayed %+v", got)
-	}
-	g.wantState(t, "e1", "running")
-}
-
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -215,53 +202,6 @@ func TestIdempotencyKeys(t *testing.T) {
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"a", "b"}}
 	})
 	wantDetail(t, twice, http.StatusBadRequest, "Idempotency-Key")
-}
-
-func TestADoubleClickReplaysOnce(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t)
-	var ids []string
-	for i := range 20 {
-		ids = append(ids, fmt.Sprint(i))
-	}
-	g.enqueue(t, ids...)
-	g.settle(t, driver.MessageDead)
-	for i, id := range ids {
-		var header []string
-		if i%2 == 0 {
-			header = []string{"Idempotency-Key: click " + id}
-		}
-		var answers [4]*answer
-		var wg sync.WaitGroup
-		for n := range answers {
-			wg.Go(func() { answers[n] = g.post(t, "/api/v1/events/lab/"+id+"/replay", "{}", header...) })
-		}
-		wg.Wait()
-		done, repeated, refused := 0, 0, 0
-		for _, a := range answers {
-			var replayed hookadmin.Replayed
-			switch err := json.Unmarshal(a.body, &replayed); {
-			case a.status == http.StatusConflict:
-				refused++
-			case a.status != 200 || err != nil || replayed.Generation != 1 || replayed.Messages != 1:
-				t.Errorf("answer %d %s", a.status, a.body)
-			case replayed.Repeated:
-				repeated++
-			default:
-				done++
-			}
-		}
-		want := [3]int{1, 0, 3}
-		if header != nil {
-			want = [3]int{1, 3, 0}
-		}
-		if got := [3]int{done, repeated, refused}; got != want {
-			t.Errorf("%q: done, repeated, refused: %v, want %v", header, got, want)
-		}
-		if got := g.actions(t, id); !slices.Equal(got, []string{"replayed"}) {
-			t.Errorf("event %s: %v", id, got)
-		}
-	}
 }
 
 func TestReplayOfHostileIDs(t *testing.T) {
