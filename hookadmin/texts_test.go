@@ -71,7 +71,7 @@ func TestBadTextsInParameters(t *testing.T) {
 	}
 }
 
-// Every text of every body is refused with 400, its key and its fault. JSON cannot hold what is not UTF-8, so
+// Every text of every body is refused with 400, its key and its fault. JSON can only hold UTF-8, so
 // an escape that is half of a character is refused too.
 func TestBadTextsInBodies(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func openHosts(t *testing.T, dsn string) *hookpgx.Store {
 	return store
 }
 
-// oldPrimary returns the DSN of two hosts. The first one is an old primary that nobody governs: it accepts writes, but
+// oldPrimary returns the DSN of two hosts. The first one is an old primary without a manager: it accepts writes, but
 // its standby has gone and is the second host now.
 func oldPrimary(t *testing.T) (both string, old, after *world) {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
 	}
 }
 
-// A store tells of a server that accepts no writes, whatever pgx is told to look for.
+// A store tells of a server that accepts no writes. pgx may look for any kind of server.
 func TestReadOnlyServerIsNamed(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)

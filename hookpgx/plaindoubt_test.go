@@ -9,7 +9,7 @@ import (
 )
 
 // TestPlainClaimOfDroppedState has a trigger that drops the state row of an event. Nothing is claimed with
-// it, and nothing of it is stored.
+// it, and none of its rows is stored.
 func TestPlainClaimOfDroppedState(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)

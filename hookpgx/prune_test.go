@@ -308,7 +308,7 @@ func TestPruningReadsFew(t *testing.T) {
 }
 
 // A step after those for events fails in each pass. Events are looked at again nevertheless, and the turn is given
-// back, whatever the clock does later.
+// back. The clock may change later.
 func TestPruneThatFailsLate(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)

@@ -48,7 +48,7 @@ func (s *timedStore) begun() []int {
 	return sizes
 }
 
-// together delivers n events at one moment, and blocks until all of them are claimed or waiting.
+// together delivers n events at one moment, and blocks until each one is claimed or waits.
 func together(t *testing.T, q *claims.Queue, name string, n int) {
 	for i := range n {
 		go claim(t, q, unit(fmt.Sprint(name, i)))

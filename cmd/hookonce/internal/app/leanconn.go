@@ -31,7 +31,7 @@ type leanConn struct {
 	read, write leanDeadline
 }
 
-// leanDeadline is a deadline and the earlier time to which the connection is set.
+// leanDeadline is a deadline, and the earlier one that the connection has.
 type leanDeadline struct {
 	mu          sync.Mutex
 	want, armed time.Time // zero: none
