@@ -111,11 +111,15 @@ func keep(folder string) error {
 	if err != nil {
 		return err
 	}
-	defer first.destroy()
-	if err := os.WriteFile(templateFile(folder), []byte(first.folder), 0o600); err != nil {
+	return errors.Join(keepServer(folder, first.folder), first.destroy())
+}
+
+// keepServer starts a server from the files in template, and ends it with its last user.
+func keepServer(folder, template string) error {
+	if err := os.WriteFile(templateFile(folder), []byte(template), 0o600); err != nil {
 		return err
 	}
-	s, err := start(&Options{}, first.folder)
+	s, err := start(&Options{}, template)
 	if err != nil {
 		return err
 	}

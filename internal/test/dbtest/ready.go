@@ -89,7 +89,7 @@ func (s *schemas) take(dsn string) (schema string, err error) {
 		if err != nil {
 			return err
 		}
-		defer tx.Rollback(ctx)
+		defer func() { _ = tx.Rollback(ctx) }() // it fails after the commit
 		for _, step := range hookmigrate.Postgres(schema) {
 			if _, err := tx.Exec(ctx, step.SQL); err != nil {
 				return fmt.Errorf("step %d: %w", step.Version, err)

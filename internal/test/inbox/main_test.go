@@ -45,13 +45,16 @@ type library[T any] struct {
 	swallows bool // a transaction can commit after a failed statement
 }
 
-func onPGX(t testing.TB) *library[pgx.Tx] {
+func onPGX(t testing.TB) *library[pgx.Tx] { return onPGXOf(t, 10) }
+
+// onPGXOf has a pool of that size on every machine. The default depends on the processors.
+func onPGXOf(t testing.TB, conns int32) *library[pgx.Tx] {
 	dsn, schema := dbtest.Ready(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = 10 // on every machine; the default depends on its processors
+	config.MaxConns = conns
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)

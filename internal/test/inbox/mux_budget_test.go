@@ -93,7 +93,7 @@ func TestHandlersLeaveConnections(t *testing.T) {
 // Slow queued handlers use all connections that they may. An Inline handler still has one.
 func TestInlineHasAShareOfTheConnections(t *testing.T) {
 	t.Parallel()
-	l := onPGX(t)
+	l := onPGXOf(t, 4)
 	most := l.db.WorkLimits().MaxTransactions
 	began, release := make(chan struct{}, 1000), make(chan struct{})
 	mux := &hookonce.Mux[pgx.Tx]{}

@@ -154,7 +154,7 @@ func TestRefusalDoesNotWaitForTheBody(t *testing.T) {
 				return err
 			}
 			fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n", path)
-			if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil {
+			if resp, err = http.ReadResponse(bufio.NewReader(conn), nil); err != nil { //nolint:bodyclose // it is closed below
 				return err
 			}
 			return resp.Body.Close()
