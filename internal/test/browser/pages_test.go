@@ -97,6 +97,12 @@ func checkPage(t *testing.T, v *tab, name, shows string) {
 	if text := eval[string](t, v, `document.body.textContent`); !strings.Contains(text, shows) {
 		t.Errorf("%s lacks %q: %s", name, shows, strings.Join(strings.Fields(text), " "))
 	}
+	// The warning has the colour of the style sheet, which the policy of the page must allow.
+	if name == "source-silent" {
+		if plain := eval[bool](t, v, `getComputedStyle(document.querySelector('.kind')).color === getComputedStyle(document.body).color`); plain {
+			t.Errorf("%s warns in the colour of its text", name)
+		}
+	}
 	if wide := eval[int64](t, v, `document.documentElement.scrollWidth`); wide > v.look.width {
 		t.Errorf("%s is %d wide, and the screen %d: %s", name, wide, v.look.width, eval[string](t, v, widest))
 	}
