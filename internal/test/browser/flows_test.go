@@ -162,15 +162,8 @@ func TestGroupIsReplayedAsJob(t *testing.T) {
 	// The page is loaded again at the end, so its parts appear one after the other.
 	v.reaches(t, `document.querySelector('.headline').textContent.includes('done') &&
 		Boolean(document.querySelector('.job')?.textContent.includes('1,500 done · 0 skipped · 0 failed'))`)
-<<<<<<< HEAD
-	if script {
-		v.screenshot(t, "job-done")
-	}
-	eventually.True(t, "all letters are archived", func() bool { return count(&g.archive.archived) == manyLetters })
-=======
 	v.screenshot(t, "job-done")
-	rig.WaitFor(t, func() bool { return count(&g.archive.archived) == manyLetters })
->>>>>>> 26754d2 (browser: Leave what the handlers do to hookadmin, and see the colour of a warning)
+	eventually.True(t, "all letters are archived", func() bool { return count(&g.archive.archived) == manyLetters })
 	v.do(t, chromedp.Navigate(g.admin+"/dead-letters?destination=archive"), chromedp.WaitVisible(`.empty`))
 	v.quiet(t)
 }
