@@ -106,7 +106,7 @@ func appendLine(name string, line []byte) error {
 type coverage struct {
 	file string
 	mu   sync.Mutex
-	runs map[string]int // by folder and store
+	runs map[string]int // by the name of the run
 
 	codes map[string]map[int]bool // by command
 	flags map[string]map[string]bool
@@ -130,22 +130,18 @@ func newCoverage(t *testing.T) *coverage {
 	return c
 }
 
-// ran notes that a script of a folder ran on a store.
-func (c *coverage) ran(folder, store string) {
+// ran notes that a script of a run began.
+func (c *coverage) ran(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.runs[folder+" "+store]++
+	c.runs[name]++
 }
 
 // complete reports whether every script ran: -run can select some.
 func (c *coverage) complete(t *testing.T) bool {
 	t.Helper()
-	for run, folder := range map[string]string{"script alone": "script", "store SQLite": "store", "store Postgres": "store"} {
-		scripts, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.runs[run] < len(scripts) {
+	for name, scripts := range scriptsOf(t) {
+		if c.runs[name] < len(scripts) {
 			return false
 		}
 	}
