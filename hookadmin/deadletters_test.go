@@ -80,7 +80,7 @@ func TestDeadLetterFilters(t *testing.T) {
 	t.Parallel()
 	g, all := newDead(t)
 	b := driver.MessageID(driver.EventKey("lab", "b"), 0, "billing")
-	tests := []struct { // one for each parameter; what a filter selects is proved by storetest
+	tests := []struct { // one for each parameter; storetest proves the selections
 		query string
 		want  []string
 	}{

@@ -70,7 +70,7 @@ func TestFilters(t *testing.T) {
 	}
 	know(t, store, "stripe")
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store })
-	tests := []struct { // one for each parameter; what a filter selects is proved by storetest
+	tests := []struct { // one for each parameter; storetest proves the selections
 		query string
 		want  []string
 	}{

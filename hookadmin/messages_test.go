@@ -38,7 +38,7 @@ func TestMessagesHaveTheirEvent(t *testing.T) {
 	}
 }
 
-// One row for each parameter; what a filter selects is proved by storetest.
+// One row for each parameter; storetest proves the selections.
 func TestMessageFilters(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -27,7 +27,7 @@ func eachStore(t *testing.T, test func(t *testing.T, db *database)) {
 	onStores(t, test, "sqlite", "postgres")
 }
 
-// anyStore is eachStore for what no store can change: a plain run has it on SQLite alone.
+// anyStore is eachStore for tests that no store can change. A plain run has them on SQLite alone.
 func anyStore(t *testing.T, test func(t *testing.T, db *database)) {
 	if group.Long() {
 		eachStore(t, test)

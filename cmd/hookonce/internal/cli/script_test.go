@@ -100,8 +100,8 @@ func TestScripts(t *testing.T) {
 	run("Postgres", all["Postgres"], newDatabases)
 }
 
-// onPostgres are the scripts whose output depends on the kind of database. That both stores have the same
-// contents is proved by their own tests.
+// onPostgres are the scripts whose output depends on the kind of database. The tests of the stores prove that
+// both have the same contents.
 var onPostgres = []string{"away", "dlq", "redact"}
 
 // scriptsOf returns the scripts of each run of TestScripts.
