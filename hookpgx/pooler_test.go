@@ -60,6 +60,9 @@ func openPooled(t *testing.T, opts dbtest.BouncerOptions) *pooledWorld {
 		}
 	})
 	w := connectPooled(t, bouncer.DSN(), dsn, schema)
+	if err := hookmigrate.Check(t.Context(), w.Store); err != nil { // the first use notices the pooler
+		t.Fatal(err)
+	}
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w
 }
