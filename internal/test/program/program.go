@@ -82,7 +82,7 @@ func build(pkg string, withRace bool) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	file := filepath.Join(folder, path.Base(pkg)+".exe")
+	file := filepath.Join(folder, path.Base(pkg))
 	return file, race.Build(file, root, pkg, withRace) // quick if nothing has changed: go build looks at the file
 }
 
