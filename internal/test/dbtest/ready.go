@@ -8,11 +8,11 @@ import (
 	"hash/fnv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // readySQL keeps ready schemas in the server.
@@ -27,7 +27,7 @@ var readySQL string
 func Ready(t testing.TB) (dsn, schema string) {
 	t.Helper()
 	dsn = server(t)
-	schema, err := ready.take(dsn)
+	schema, err := ready.take()
 	if err != nil {
 		t.Fatalf("dbtest: preparing a schema: %v", err)
 	}
@@ -48,13 +48,13 @@ type schemas struct {
 }
 
 // do runs f with a session that stays open, so that a test costs no further one.
-func (s *schemas) do(dsn string, f func(ctx context.Context, conn *pgx.Conn) error) error {
+func (s *schemas) do(f func(ctx context.Context, conn *pgx.Conn) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Bound)
 	defer cancel()
 	if s.conn == nil || s.conn.IsClosed() {
-		conn, err := pgx.Connect(ctx, dsn)
+		conn, err := pgx.Connect(ctx, shared.dsn)
 		if err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ var stepsVersion = sync.OnceValue(func() int64 {
 })
 
 // take returns a free schema, or a new one.
-func (s *schemas) take(dsn string) (schema string, err error) {
-	err = s.do(dsn, func(ctx context.Context, conn *pgx.Conn) error {
+func (s *schemas) take() (schema string, err error) {
+	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		version := stepsVersion()
 		err := conn.QueryRow(ctx, "SELECT hookonce_ready.take($1)", version).Scan(&schema)
 		if err != nil || schema != "" {
@@ -105,7 +105,7 @@ func (s *schemas) take(dsn string) (schema string, err error) {
 
 // giveBack empties a schema for another test. It drops one that the test has changed.
 func (s *schemas) giveBack(schema string) error {
-	return s.do(shared.dsn, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SELECT hookonce_ready.give_back($1)", schema)
 		return err
 	})
@@ -116,7 +116,7 @@ func (s *schemas) close(ours bool) error {
 	if s.conn == nil {
 		return nil
 	}
-	return s.do(shared.dsn, func(ctx context.Context, conn *pgx.Conn) error {
+	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		var err error
 		if !ours {
 			_, err = conn.Exec(ctx, "SELECT hookonce_ready.drop_free()")
