@@ -43,9 +43,10 @@ func closesConnections(t *testing.T, h http.Handler) {
 	const body = `{"a":1}`
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
+	signature := hex.EncodeToString(mac.Sum(nil))
 	head := func(version, id, framing string) string {
 		return "POST /webhooks/gh HTTP/" + version + "\r\nHost: x\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: " + id +
-			"\r\nX-Hub-Signature-256: sha256=" + hex.EncodeToString(mac.Sum(nil)) + "\r\n" + framing + "\r\n"
+			"\r\nX-Hub-Signature-256: sha256=" + signature + "\r\n" + framing + "\r\n"
 	}
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))
 	chunks := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
