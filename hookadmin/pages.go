@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/problem"
@@ -93,8 +94,8 @@ type live struct {
 	Every  int    // seconds between reloads in place; 0 for none
 }
 
-// templates holds the pages by file name.
-var templates = func() map[string]*template.Template {
+// templates returns the pages by file name. It parses them at the first call, because most commands never show one.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	shared := template.Must(template.New("layout.html").Funcs(pieces).
 		ParseFS(files, "templates/layout.html", "templates/pieces.html", "templates/listing.html"))
 	all := make(map[string]*template.Template)
@@ -104,7 +105,7 @@ var templates = func() map[string]*template.Template {
 		}
 	}
 	return all
-}()
+})
 
 // contentOf returns the names of the files in an embedded folder.
 func contentOf(folder string) []string {
@@ -138,7 +139,7 @@ func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, nam
 		p.RefreshLink = "?" + values.Encode()
 	}
 	var body bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&body, "layout.html", p); err != nil {
+	if err := templates()[name].ExecuteTemplate(&body, "layout.html", p); err != nil {
 		// Only a defect of a template gets here.
 		panic(err)
 	}
