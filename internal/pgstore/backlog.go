@@ -47,8 +47,9 @@ CROSS JOIN LATERAL (
 ) dead`
 
 	// inOrderSQL makes the server read an index in its order, and stop at the limit. A server without
-	// statistics of a new backlog expects few rows, and would collect and sort all of them.
-	inOrderSQL = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off"
+	// statistics of a new backlog expects few rows, and would collect and sort all of them. It must not compile a plan that
+	// these settings only make look expensive.
+	inOrderSQL = "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL jit = off"
 
 	// tablesSizeSQL adds up the files of the tables, with their indexes and large values.
 	tablesSizeSQL = `

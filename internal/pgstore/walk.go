@@ -65,7 +65,7 @@ func (c *condition) received(receivedAt string, since, until time.Time) string {
 
 // stepSQL makes the server walk the index that a step is made for, and look other rows up one by one. A
 // step is small, but the server may expect that no row of it matches, and read a whole table instead.
-const stepSQL = inOrderSQL + "; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0; SET LOCAL jit = off"
+const stepSQL = inOrderSQL + "; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0"
 
 // readStep runs a statement of a step.
 func readStep(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
