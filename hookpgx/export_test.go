@@ -18,6 +18,31 @@ func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) {
 	r.(*pgsession.Run[pgx.Tx]).Run.Tx().Rollback(ctx)
 }
 
+// Renew returns a store on the sessions of s, which works on a pool of the caller. It knows nothing else of s.
+func Renew(s *Store, schema string) *Store {
+	own := func(i int) client {
+		return client{s.link.own[i], s.link, boundsSQL(s.link.own[i].Config().ConnConfig.RuntimeParams)}
+	}
+	renewed := &Store{link: s.link, work: s.work, receive: s.receive}
+	renewed.use(schema, pgstore.Pools{
+		Receive: pgsession.NewBinary(own(0)),
+		Work:    pgsession.New(client{pool: s.link.users, link: s.link}),
+		Admin:   pgsession.NewReadCommitted(own(1)),
+		Search:  pgsession.NewReadCommitted(own(2)),
+	})
+	return renewed
+}
+
+// Idle reports whether none of the store's sessions is in use, and the store has noticed nothing odd.
+func Idle(s *Store) bool {
+	for _, pool := range append(s.link.own, s.link.users) {
+		if pool.Stat().AcquiredConns() > 0 {
+			return false
+		}
+	}
+	return !s.link.pooled.Load() && !s.link.unnamed.Load() && !s.link.scarce()
+}
+
 // WorkPool returns the pool of handlers, leases and outcomes.
 func WorkPool(s *Store) *pgxpool.Pool { return s.work }
 

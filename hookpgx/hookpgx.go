@@ -180,13 +180,17 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 		return nil, err
 	}
 	s.work, s.receive = work.pool, receive.pool
-	s.Store = pgsession.NewStore(pgstore.New(o.Schema, pgstore.Pools{
+	s.use(o.Schema, pgstore.Pools{
 		Receive: pgsession.NewBinary(receive),
 		Work:    workDB,
 		Admin:   pgsession.NewReadCommitted(admin),
 		Search:  pgsession.NewReadCommitted(search),
-	}), newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} })
+	})
 	return s, nil
+}
+
+func (s *Store) use(schema string, pools pgstore.Pools) {
+	s.Store = pgsession.NewStore(pgstore.New(schema, pools), newHandlerTx, func(tx pgx.Tx) pgstore.Conn { return txConn{tx} })
 }
 
 func withDefaults(opts *Options) (*Options, error) {

@@ -20,16 +20,21 @@ import (
 // TestDriver also checks that the suite claims by the plain statements, and not only by the claim function.
 func TestDriver(t *testing.T) {
 	var worlds sync.Map // driver.Store to *world
-	var plain atomic.Int64
+	var plain sync.Map  // session to its int64
 	t.Cleanup(func() {
-		if n := plain.Load(); n < 200 && !t.Failed() {
+		var n int64
+		plain.Range(func(_, runs any) bool {
+			n += runs.(int64)
+			return true
+		})
+		if n < 200 && !t.Failed() {
 			t.Errorf("plain statements have claimed %d times in the whole suite, want many more", n)
 		}
 	})
 	storetest.Exercise(t, func(t *testing.T) driver.Store {
-		w := open(t, nil)
+		w := warm(t)
 		worlds.Store(driver.Store(w.Store), w)
-		t.Cleanup(func() { plain.Add(w.plainClaims()) })
+		t.Cleanup(func() { w.plainClaims(&plain) })
 		return w.Store
 	}, queuedFeatures(func(s driver.Store) *world {
 		w, _ := worlds.Load(s)
@@ -76,7 +81,7 @@ func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
 
 func TestDriverConcurrent(t *testing.T) {
 	storetest.ExerciseConcurrent(t, func(t *testing.T) (a, b driver.Store) {
-		w := open(t, nil)
+		w := warm(t)
 		return w.Store, w.second(t).Store
 	})
 }
@@ -93,7 +98,8 @@ func TestDriverMigrations(t *testing.T) {
 type world struct {
 	*hookpgx.Store
 	pool   *pgxpool.Pool
-	schema string // quoted
+	schema string       // quoted
+	broken *atomic.Bool // set by a test that ends sessions
 }
 
 // exec runs SQL without the store.
@@ -104,19 +110,18 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	}
 }
 
-// plainClaims returns how often the idle sessions of the receiving pool have run a plain statement. It passes
-// over broken ones.
-func (w *world) plainClaims() (n int64) {
+// plainClaims stores how often each idle session of the receiving pool has run a plain statement. It passes over broken
+// ones.
+func (w *world) plainClaims(of *sync.Map) {
 	ctx := context.Background() // that of the test has ended
 	for _, conn := range hookpgx.ReceivePool(w.Store).AcquireAllIdle(ctx) {
 		var runs int64
 		if err := conn.QueryRow(ctx, "SELECT coalesce(sum(generic_plans + custom_plans), 0)::bigint FROM pg_prepared_statements WHERE name LIKE 'hookonce%'",
 			pgx.QueryExecModeSimpleProtocol).Scan(&runs); err == nil {
-			n += runs
+			of.Store(conn.Conn().PgConn().PID(), runs)
 		}
 		conn.Release()
 	}
-	return n
 }
 
 // drop creates a trigger that drops the rows of an event.
@@ -154,11 +159,22 @@ func connect(t testing.TB, dsn, schema string, opts *hookpgx.Options) *world {
 
 func connectWith(t testing.TB, config *pgxpool.Config, schema string, opts *hookpgx.Options) *world {
 	t.Helper()
-	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	w := newWorld(t, config, schema, opts)
+	t.Cleanup(func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// newWorld is connectWith for a world that the caller closes.
+func newWorld(t testing.TB, config *pgxpool.Config, schema string, opts *hookpgx.Options) *world {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
 	o := hookpgx.Options{}
 	if opts != nil {
 		o = *opts
@@ -166,14 +182,39 @@ func connectWith(t testing.TB, config *pgxpool.Config, schema string, opts *hook
 	o.Schema = schema
 	store, err := hookpgx.NewWithOptions(pool, &o)
 	if err != nil {
+		pool.Close()
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
+	return &world{Store: store, pool: pool, schema: pgx.Identifier{schema}.Sanitize(), broken: new(atomic.Bool)}
+}
+
+// shelf holds worlds between the cases of the conformance suites.
+var shelf = dbtest.Shelf[*world]{
+	Open: func(t testing.TB, dsn, schema string) *world {
+		config, err := pgxpool.ParseConfig(dsn)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return &world{Store: store, pool: pool, schema: pgx.Identifier{schema}.Sanitize()}
+		config.ConnConfig.RuntimeParams["search_path"] = schema // for tables of tests
+		config.MaxConns = 12
+		return newWorld(t, config, schema, nil)
+	},
+	Usable: func(w *world) bool { return !w.broken.Load() && hookpgx.Idle(w.Store) },
+	Close:  (*world).close,
+}
+
+// warm returns a migrated store on a schema of its own, with sessions that other tests have used.
+func warm(t testing.TB) *world {
+	t.Helper()
+	w := *shelf.Take(t)
+	w.Store = hookpgx.Renew(w.Store, strings.Trim(w.schema, `"`))
+	return &w
+}
+
+func (w *world) close() error {
+	err := w.Store.Close()
+	w.pool.Close()
+	return err
 }
 
 func newClaim(id string, routes ...string) driver.Claim {

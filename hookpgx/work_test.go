@@ -11,11 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
@@ -75,14 +73,7 @@ func TestWork(t *testing.T) {
 // openWork returns a migrated store with a table for effects, and a search_path that finds it.
 func openWork(t testing.TB) *world {
 	t.Helper()
-	dsn, schema := dbtest.Ready(t)
-	config, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ConnConfig.RuntimeParams["search_path"] = schema
-	config.MaxConns = 12
-	w := connectWith(t, config, schema, nil)
+	w := warm(t)
 	w.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	return w
 }
@@ -123,6 +114,7 @@ func (w *world) effects(t testing.TB) map[string]int {
 func (w *world) kill(t testing.TB, run driver.Run[pgx.Tx]) {
 	t.Helper()
 	pid := run.Tx().Conn().PgConn().PID()
+	w.broken.Store(true)
 	w.exec(t, "SELECT pg_terminate_backend($1)", pid)
 	w.awaitEnd(t, pid)
 }

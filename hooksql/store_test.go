@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -93,11 +94,8 @@ func open(t testing.TB, path string) *hooksql.Store {
 
 func openMigrated(t testing.TB, path string) *hooksql.Store {
 	t.Helper()
-	store := open(t, path)
-	if _, err := store.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return store
+	rig.MigratedSQLite(t, path)
+	return open(t, path)
 }
 
 // onOwnPools returns a migrated store on the test's own pools.

@@ -21,6 +21,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -60,7 +61,11 @@ func Run(m interface{ Run() int }) (code int) {
 // leaveServer ends this test binary's use of the server.
 func leaveServer() error {
 	shared.start.Do(func() {}) // no test can start it from here on
-	err := ready.close(shared.leave != nil)
+	var err error
+	for _, clear := range shelves.clear {
+		err = errors.Join(err, clear())
+	}
+	err = errors.Join(err, ready.close(shared.leave != nil))
 	if shared.leave != nil {
 		shared.leave()
 	}

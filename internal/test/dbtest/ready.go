@@ -32,8 +32,12 @@ func Ready(t testing.TB) (dsn, schema string) {
 		t.Fatalf("dbtest: preparing a schema: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := ready.giveBack(schema); err != nil {
+		if clean, err := ready.clean(schema); err != nil {
 			t.Errorf("dbtest: emptying the test's schema: %v", err)
+		} else if clean {
+			if err := ready.giveBack(schema); err != nil {
+				t.Errorf("dbtest: giving the test's schema back: %v", err)
+			}
 		}
 	})
 	return dsn, schema
@@ -103,7 +107,15 @@ func (s *schemas) take() (schema string, err error) {
 	return schema, err
 }
 
-// giveBack empties a schema for another test. It drops one that the test has changed.
+// clean empties a schema. It drops one that a test has changed, and then returns false.
+func (s *schemas) clean(schema string) (clean bool, err error) {
+	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT hookonce_ready.clean($1)", schema).Scan(&clean)
+	})
+	return clean, err
+}
+
+// giveBack hands a clean schema to the next test.
 func (s *schemas) giveBack(schema string) error {
 	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "SELECT hookonce_ready.give_back($1)", schema)

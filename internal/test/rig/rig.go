@@ -3,7 +3,10 @@
 package rig
 
 import (
+	"context"
+	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,7 +23,9 @@ import (
 // OpenSQLite opens a new SQLite store with the schema. It is closed at the end of the test.
 func OpenSQLite(t testing.TB) *hooksql.Store {
 	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	MigratedSQLite(t, path)
+	store, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +34,44 @@ func OpenSQLite(t testing.TB) *hooksql.Store {
 			t.Errorf("closing the store: %v", err)
 		}
 	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
 	return store
 }
+
+// MigratedSQLite makes a migrated, empty database at path, where nothing may be yet. It copies one that is migrated once.
+func MigratedSQLite(t testing.TB, path string) {
+	t.Helper()
+	content, err := migrated()
+	if err != nil {
+		t.Fatalf("rig: migrating a database: %v", err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatalf("rig: making a database: %v", err)
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatalf("rig: making a database: %v", err)
+	}
+}
+
+// migrated returns the file of a migrated, empty database.
+var migrated = sync.OnceValues(func() (file []byte, err error) {
+	folder, err := os.MkdirTemp("", "hookonce-migrated-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	path := filepath.Join(folder, "hookonce.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = hookmigrate.Up(context.Background(), store)
+	if err = errors.Join(err, store.Close()); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // WaitFor polls until state is true.
 func WaitFor(t testing.TB, state func() bool) {
