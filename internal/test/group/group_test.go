@@ -1,6 +1,8 @@
 package group_test
 
 import (
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/group"
@@ -26,4 +28,19 @@ func TestUnknownGroup(t *testing.T) {
 		}
 	}()
 	group.On("browser")
+}
+
+// The summaries of .ci/run and .ci/nightly read the names of the groups from the file group.go.
+func TestSummaryNamesTheGroups(t *testing.T) {
+	cmd := exec.Command("bash", "-c", ". .ci/steps && summarize")
+	cmd.Dir = "../../.."
+	cmd.Env = append(cmd.Environ(), group.Environment+"=browser")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	left := strings.ReplaceAll(strings.Join(group.Names(), " "), " browser", "")
+	if want := "groups of tests that did not run: " + left + "\n"; !strings.HasSuffix(string(out), want) {
+		t.Errorf("the summary ends with\n%s, want\n%s", out, want)
+	}
 }
