@@ -70,15 +70,20 @@ func TestDuplicateWaitsForTheStandby(t *testing.T) {
 	eventually.True(t, "duplicates are claimed without a standby to wait for", func() bool { return claim(first, true) == nil })
 }
 
-// awayStandby returns a store on a server that waits for a standby which is away. Its pool is not
-// watched, unless change does that.
-func awayStandby(t *testing.T, change func(*pgxpool.Config)) *world {
+// awayStandby starts a server that waits for a standby which is away. It returns the DSN.
+func awayStandby(t *testing.T) string {
 	t.Helper()
 	server := dbtest.StartServer(t, nil)
 	private(t, server)
 	server.Shutdown(t)
 	server.Restart(t, "synchronous_standby_names=nobody_here")
-	config, err := pgxpool.ParseConfig(server.DSN())
+	return server.DSN()
+}
+
+// onAwayStandby returns a store on such a server. Its pool is not watched, unless change does that.
+func onAwayStandby(t *testing.T, dsn string, change func(*pgxpool.Config)) *world {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,6 +157,7 @@ func (w *world) claimWays() map[string]func(context.Context, driver.Claim) error
 func TestCancelledWaitForTheStandby(t *testing.T) {
 	t.Parallel()
 	told := make(chan struct{}, 1)
+	dsn := awayStandby(t)
 	for name, change := range map[string]func(*pgxpool.Config){
 		"pool of the caller": func(*pgxpool.Config) {},
 		"watched pool":       func(c *pgxpool.Config) { hookpgx.WatchCommits(c.ConnConfig) },
@@ -168,9 +174,9 @@ func TestCancelledWaitForTheStandby(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := awayStandby(t, change)
+			w := onAwayStandby(t, dsn, change)
 			for way, claim := range w.claimWays() {
-				c := newClaim(way)
+				c := newClaim(name + ": " + way)
 				for _, what := range []string{"the first delivery", "the second delivery"} {
 					err := w.ended(t, "pg_cancel_backend", func(ctx context.Context) error { return claim(ctx, c) })
 					if !errors.Is(err, driver.ErrCommitUnknown) {
@@ -192,7 +198,7 @@ func TestCancelledWaitForTheStandby(t *testing.T) {
 // TestWatchedWork cancels the wait of commits on the caller's pool.
 func TestWatchedWork(t *testing.T) {
 	t.Parallel()
-	w := awayStandby(t, func(c *pgxpool.Config) { hookpgx.WatchCommits(c.ConnConfig) })
+	w := onAwayStandby(t, awayStandby(t), func(c *pgxpool.Config) { hookpgx.WatchCommits(c.ConnConfig) })
 	c := newClaim("1", "billing")
 	c.Work = driver.WorkQueued
 	unknown := func(what string, call func(ctx context.Context) error) {
@@ -218,7 +224,7 @@ func TestWatchedWork(t *testing.T) {
 // TestTerminatedWaitForTheStandby ends sessions that wait: the answer to the commit never comes.
 func TestTerminatedWaitForTheStandby(t *testing.T) {
 	t.Parallel()
-	w := awayStandby(t, func(*pgxpool.Config) {})
+	w := onAwayStandby(t, awayStandby(t), func(*pgxpool.Config) {})
 	for way, claim := range w.claimWays() {
 		err := w.ended(t, "pg_terminate_backend", func(ctx context.Context) error { return claim(ctx, newClaim(way)) })
 		if err == nil {
