@@ -123,21 +123,24 @@ func ReadAll(r io.Reader, declared int64, budget *Budget) ([]byte, error) {
 	}
 }
 
-// maxInflateRatio is how many times its compressed size a body may inflate to: a larger one is a
-// decompression bomb.
-const maxInflateRatio = 100
+// A body that inflates to more than maxInflateRatio times its compressed size is a decompression bomb, unless it is
+// small: a document that repeats a field a thousand times is none.
+const (
+	maxInflateRatio = 100
+	anyRatio        = 8 << 20
+)
 
 // IsGzip reports whether h declares a gzip-compressed body.
 func IsGzip(h http.Header) bool { return strings.EqualFold(h.Get("Content-Encoding"), "gzip") }
 
 // Gunzip inflates a body. The error is ErrTooLarge where the result exceeds limit, in bytes, or
-// 100 times the compressed size; ErrBudget when the budget is used up.
+// both 8 MiB and 100 times the compressed size; ErrBudget when the budget is used up.
 func Gunzip(compressed []byte, limit int64, budget *Budget) ([]byte, error) {
 	zr, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, fmt.Errorf("the body is not gzip: %w", err)
 	}
-	limit = min(limit, int64(len(compressed))*maxInflateRatio)
+	limit = min(limit, max(int64(len(compressed))*maxInflateRatio, anyRatio))
 	body, err := ReadAll(io.LimitReader(zr, limit+1), -1, budget)
 	switch {
 	case errors.Is(err, ErrBudget):

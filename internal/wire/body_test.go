@@ -119,3 +119,29 @@ func TestStored(t *testing.T) {
 		}
 	}
 }
+
+// One repeated field compresses far better than 100:1, and is no bomb while it is small.
+func TestGunzipAllowsAnyRatioOfASmallBody(t *testing.T) {
+	for _, tt := range []struct {
+		size, limit int64
+		want        error
+	}{
+		{300 << 10, 1 << 20, nil},
+		{1<<20 + 1, 1 << 20, ErrTooLarge},
+		{8 << 20, 64 << 20, nil},
+		{8<<20 + 1, 64 << 20, ErrTooLarge}, // compressed to a thousandth
+	} {
+		var zipped bytes.Buffer
+		zw := gzip.NewWriter(&zipped)
+		if _, err := zw.Write(make([]byte, tt.size)); err != nil {
+			t.Fatal(err)
+		}
+		if err := zw.Close(); err != nil {
+			t.Fatal(err)
+		}
+		body, err := Gunzip(zipped.Bytes(), tt.limit, NewMemory(64<<20).Budget(""))
+		if !errors.Is(err, tt.want) || err == nil && int64(len(body)) != tt.size {
+			t.Errorf("%d bytes in %d, limit %d: got %d bytes and the error %v, want %v", tt.size, zipped.Len(), tt.limit, len(body), err, tt.want)
+		}
+	}
+}

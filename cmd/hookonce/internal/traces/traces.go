@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -92,7 +93,7 @@ func New(ctx context.Context, getenv func(string) string, version string, log *s
 	}
 	otel.SetErrorHandler(&failures{log: log})
 	otel.SetLogger(logr.Discard()) // it would print variables that it cannot read, which may hold secrets
-	exporter, err := otlptracehttp.New(ctx)
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(proxy))
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", plain(err))
 	}
@@ -106,6 +107,15 @@ func New(ctx context.Context, getenv func(string) string, version string, log *s
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	return &Exporter{provider, provider.Tracer(scope, trace.WithInstrumentationVersion(version))}, nil
+}
+
+// proxy returns the proxy of a request. It refuses one that follows a redirect, which would take the headers, and so the
+// collector's key, to another host.
+func proxy(r *http.Request) (*url.URL, error) {
+	if r.Response != nil {
+		return nil, errors.New("the collector redirects; hookonce follows no redirect: set the address that it redirects to")
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // Close exports the last spans, within closeTimeout. A nil Exporter does nothing.

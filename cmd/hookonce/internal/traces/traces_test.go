@@ -1,0 +1,37 @@
+package traces
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+)
+
+// A redirect would hand the collector's key to another host.
+func TestExporterFollowsNoRedirect(t *testing.T) {
+	var asked, followed atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+	defer elsewhere.Close()
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	defer collector.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=canary")
+	exporter, err := New(t.Context(), os.Getenv, "v0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := exporter.Start(t.Context(), hookonce.SpanStart{Name: hookonce.SpanReceive, At: time.Now()})
+	span.End(hookonce.SpanEnd{At: time.Now()})
+	exporter.Close()
+	if asked.Load() == 0 || followed.Load() > 0 {
+		t.Errorf("the collector got %d requests, and the host that it redirects to %d, want none there", asked.Load(), followed.Load())
+	}
+}
