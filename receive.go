@@ -31,8 +31,8 @@ const (
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
 // provider. Under an http.ServeMux pattern with a {source} wildcard it takes the name from there;
 // otherwise it reads the escaped path itself and knows no other path. Some handshakes are GET, HEAD
-// or OPTIONS requests: a pattern with the method POST keeps them out. ServeHTTP may be called
-// concurrently.
+// or OPTIONS requests: a pattern with the method POST keeps them out. It must get the body as it came: one that a
+// middleware has read is answered 503. ServeHTTP may be called concurrently.
 //
 // The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
 // answer of 2xx is written only after the commit.
@@ -198,11 +198,18 @@ func tooLarge(src *source) *answer {
 		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(reasonTooLarge)
 }
 
-// readBody reads the raw body within its limits of size and time.
+// readBody reads the raw body within its limits of size and time. A body that code in front has read is no fault of the
+// sender: without it, every signature would look forged.
 func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) ([]byte, *answer) {
+	const taken = "the body was read before hookonce got the request, by a middleware: hookonce must read the raw body"
+	if r.Body == nil {
+		return nil, unavailable("the request's Body is nil: "+taken, nil)
+	}
 	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, src.MaxBody), r.ContentLength, budget)
 	var tooBig *http.MaxBytesError
 	switch {
+	case err == nil && int64(len(body)) < r.ContentLength, errors.Is(err, http.ErrBodyReadAfterClose):
+		return nil, unavailable(taken, err)
 	case err == nil:
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
