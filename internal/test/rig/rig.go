@@ -3,7 +3,11 @@
 package rig
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,28 +16,73 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-// OpenSQLite opens a new SQLite store with the schema. It is closed at the end of the test.
+// OpenSQLite returns a new SQLite store with the schema. It is closed at the end of the test. Building the schema
+// costs four times as much as the rest, so this happens once, and each store gets a copy of the file. The store has
+// pools as hooksql.OpenSQLite makes them, which open their connections when they are needed.
 func OpenSQLite(t testing.TB) *hooksql.Store {
 	t.Helper()
-	store, err := hooksql.OpenSQLite("sqlite", filepath.Join(t.TempDir(), "hookonce.db"))
+	file, err := emptySQLite()
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, reader := openPool(t, writerDSN), openPool(t, readerDSN)
+	writer.SetMaxOpenConns(1)
+	reader.SetMaxOpenConns(4 + driver.TextSearches)
+	store := hooksql.NewSQLite(writer, reader)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Errorf("closing the store: %v", err)
 		}
 	})
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
 	return store
 }
+
+func openPool(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	pool, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Errorf("closing a pool: %v", err)
+		}
+	})
+	return pool
+}
+
+// emptySQLite returns a file with the schema and nothing else.
+var emptySQLite = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "hookonce-rig-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "hookonce.db")
+	store, err := hooksql.OpenSQLite("sqlite", path)
+	if err != nil {
+		return nil, err
+	}
+	_, err = hookmigrate.Up(context.Background(), store)
+	if err := errors.Join(err, store.Close()); err != nil { // the end copies the log into the file
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
 
 // WaitFor polls until state is true.
 func WaitFor(t testing.TB, state func() bool) {
