@@ -1,5 +1,5 @@
-// Package rig holds the parts that the tests of several packages share: a SQLite store, its faults,
-// waiting, and a log to read.
+// Package rig holds the parts that the tests of several packages share: a SQLite store, its faults, and
+// a log to read.
 package rig
 
 import (
@@ -19,7 +19,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // OpenSQLite returns a new SQLite store with the schema. It is closed at the end of the test. Building the schema
@@ -83,12 +82,6 @@ var emptySQLite = sync.OnceValues(func() (_ []byte, err error) {
 	}
 	return os.ReadFile(path)
 })
-
-// WaitFor polls until state is true.
-func WaitFor(t testing.TB, state func() bool) {
-	t.Helper()
-	eventually.True(t, "the state is reached", state)
-}
 
 // Log is a log for tests to read. Its methods may be called concurrently.
 type Log struct {
