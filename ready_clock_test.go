@@ -2,6 +2,7 @@ package hookonce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -131,7 +133,8 @@ func TestStaleDeliveriesRarelyReadTheClock(t *testing.T) {
 func TestStaleDeliveryWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	in, store := stripeEngine(t)
-	if err := store.Close(); err != nil {
+	db := store.Store.(*hooksql.Store)
+	if err := errors.Join(db.Reader().Close(), db.Writer().Close()); err != nil {
 		t.Fatal(err)
 	}
 	wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-time.Hour)), "503")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -43,7 +44,7 @@ func TestDueTimesArePulledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range claims {
-		rig.WaitFor(t, func() bool {
+		eventually.True(t, "event "+c.EventID+" is done", func() bool {
 			ev, err := store.Event(t.Context(), "gh", c.EventID)
 			if err != nil {
 				t.Fatal(err)

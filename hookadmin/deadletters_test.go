@@ -2,6 +2,7 @@ package hookadmin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -289,7 +290,7 @@ func TestBulkOnAStoreThatFails(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	g := newGatewayOn(t, store)
-	if err := store.Close(); err != nil {
+	if err := errors.Join(store.Reader().Close(), store.Writer().Close()); err != nil {
 		t.Fatal(err)
 	}
 	for _, target := range []string{replayDead, discardDead} {

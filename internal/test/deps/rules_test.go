@@ -211,7 +211,7 @@ var rules = map[string]rule{
 	"internal/test/vectors":     {why: "files of saved requests; nothing of one package"},
 	"internal/test/brokertest":  {within: []string{"internal/test/dbtest", "internal/test/eventually"}, why: "it starts brokers as processes, so it needs no client of theirs"},
 	"internal/test/rig": {
-		within:  []string{"driver", "hookmigrate", "hooksql", "internal/test/eventually"},
+		within:  []string{"driver", "hookmigrate", "hooksql"},
 		modules: []string{"modernc.org/sqlite"},
 		why:     "a real store of SQLite and its faults; nothing of one package",
 	},

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -67,9 +66,9 @@ func (w *wallet) source() hookonce.Source {
 	}
 }
 
-// request returns a delivery to the server at srv, signed as Alipay does. The signature is made
-// without code of this project.
-func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
+// request returns a delivery that is signed as Alipay does. The signature is made without code of this
+// project.
+func (w *wallet) request(t *testing.T, body string) *http.Request {
 	t.Helper()
 	at := time.Now().UTC().Format(time.RFC3339)
 	sum := sha256.Sum256([]byte("POST " + walletPath + "\nSANDBOX_5Y." + at + "." + body))
@@ -77,10 +76,7 @@ func (w *wallet) request(t *testing.T, srv, body string) *http.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv+walletPath, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := httptest.NewRequest(http.MethodPost, walletPath, strings.NewReader(body))
 	r.Header.Set("Client-Id", "SANDBOX_5Y")
 	r.Header.Set("Request-Time", at)
 	r.Header.Set("Signature", "algorithm=RSA256,keyVersion=1,signature="+url.QueryEscape(base64.StdEncoding.EncodeToString(sig)))
@@ -94,25 +90,12 @@ type walletAnswer struct {
 	Signature         string // "right", "none", or the fault
 }
 
-func (w *wallet) send(t *testing.T, r *http.Request) walletAnswer {
-	t.Helper()
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
+// read reads an answer, without the text of a problem, and checks its signature.
+func (w *wallet) read(resp *httptest.ResponseRecorder) walletAnswer {
+	a := walletAnswer{resp.Code, resp.Header().Get("Content-Type"), resp.Body.String(), w.checkSignature(resp.Header(), resp.Body.Bytes())}
+	if a.Status >= http.StatusBadRequest {
+		a.Body = ""
 	}
-	defer resp.Body.Close()
-	return w.read(t, resp)
-}
-
-// read reads an answer and checks its signature.
-func (w *wallet) read(t *testing.T, resp *http.Response) walletAnswer {
-	t.Helper()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a := walletAnswer{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"), Body: string(body)}
-	a.Signature = w.checkSignature(resp.Header, body)
 	return a
 }
 
@@ -150,22 +133,28 @@ func TestAcceptingAnswersAreSigned(t *testing.T) {
 	t.Parallel()
 	w := wallets()
 	accepted := walletAnswer{200, "application/json", walletOK, "right"}
-	problem := walletAnswer{400, "application/problem+json", "", "none"}
+	problem := func(status int) walletAnswer { return walletAnswer{status, "application/problem+json", "", "none"} }
 	const good, bad = `{"paymentId":"p1"}`, `{"paymentId":""}`
-	byID := provider.EventRules{ID: "body:paymentId"}
+	keeping := func(s *hookonce.Source) { s.Event.ID, s.Malformed = "body:paymentId", hookonce.MalformedQuarantine }
+	set := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
 	for name, tt := range map[string]struct {
-		change func(*hookonce.Source)
-		bodies []string
-		want   []walletAnswer
+		change  func(*hookonce.Source)
+		request func(*http.Request)
+		bodies  []string
+		want    []walletAnswer
 	}{
-		"first and duplicate": {nil, []string{good, good}, []walletAnswer{accepted, accepted}},
+		"first and duplicate": {nil, nil, []string{good, good}, []walletAnswer{accepted, accepted}},
 		"key in PKCS #1": {
 			func(s *hookonce.Source) { s.AckKey = w.merchantPKCS1 },
+			nil,
 			[]string{good},
 			[]walletAnswer{accepted},
 		},
 		"batch": {
 			func(s *hookonce.Source) { s.Event = provider.EventRules{ID: "item:id", Batch: "body:items"} },
+			nil,
 			[]string{`{"items":[{"id":"1"},{"id":"2"},{}]}`},
 			[]walletAnswer{accepted},
 		},
@@ -173,29 +162,33 @@ func TestAcceptingAnswersAreSigned(t *testing.T) {
 			func(s *hookonce.Source) {
 				s.Ack = &hookonce.Ack{Status: 202, ContentType: "text/html", Body: "mine ü"}
 			},
+			nil,
 			[]string{good, good},
 			[]walletAnswer{{202, "text/html", "mine ü", "right"}, {202, "text/html", "mine ü", "right"}},
 		},
 		"answer without a body": {
 			func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 204} },
+			nil,
 			[]string{good},
 			[]walletAnswer{{204, "text/plain; charset=utf-8", "", "right"}},
 		},
-		"malformed, quarantined": {
-			func(s *hookonce.Source) { s.Event, s.Malformed = byID, hookonce.MalformedQuarantine },
-			[]string{bad, good},
-			[]walletAnswer{accepted, accepted},
-		},
+		"malformed, quarantined": {keeping, nil, []string{bad, good}, []walletAnswer{accepted, accepted}},
 		"not gzip, quarantined": {
-			func(s *hookonce.Source) {
-				s.Malformed, s.ContentEncodings = hookonce.MalformedQuarantine, []string{"gzip"}
-			},
+			func(s *hookonce.Source) { keeping(s); s.ContentEncodings = []string{"gzip"} },
+			set("Content-Encoding", "gzip"),
 			[]string{"gzip"},
 			[]walletAnswer{accepted},
 		},
-		"malformed, rejected": {func(s *hookonce.Source) { s.Event = byID }, []string{bad}, []walletAnswer{problem}},
+		"malformed, rejected": {
+			func(s *hookonce.Source) { s.Event.ID = "body:paymentId" },
+			nil,
+			[]string{bad},
+			[]walletAnswer{problem(400)},
+		},
+		"refused": {nil, set("Client-Id", "another"), []string{good}, []walletAnswer{problem(401)}},
 		"without an ack key": {
 			func(s *hookonce.Source) { s.AckKey = "" },
+			nil,
 			[]string{good},
 			[]walletAnswer{{200, "application/json", walletOK, "none"}},
 		},
@@ -207,56 +200,30 @@ func TestAcceptingAnswersAreSigned(t *testing.T) {
 				tt.change(&src)
 			}
 			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
-			srv := httptest.NewServer(in)
-			t.Cleanup(srv.Close)
 			var got []walletAnswer
 			for _, body := range tt.bodies {
-				r := w.request(t, srv.URL, body)
-				if body == "gzip" {
-					r.Header.Set("Content-Encoding", body)
+				r := w.request(t, body)
+				if tt.request != nil {
+					tt.request(r)
 				}
-				a := w.send(t, r)
-				if a.Status >= 400 {
-					a.Body = ""
-				}
-				got = append(got, a)
+				got = append(got, w.read(answered(in, r)))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+			// Refuse answers as ServeHTTP does.
+			r := w.request(t, tt.bodies[0])
+			if tt.request != nil {
+				tt.request(r)
+			}
+			rec := httptest.NewRecorder()
+			if _, err := in.Verify(rec, r); err != nil {
+				in.Refuse(rec, r, err)
+				if diff := cmp.Diff(tt.want[0], w.read(rec)); diff != "" {
+					t.Errorf("Refuse (-want +got):\n%s", diff)
+				}
+			}
 		})
-	}
-}
-
-func TestRefusalsAreNotSigned(t *testing.T) {
-	t.Parallel()
-	w := wallets()
-	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{w.source()} })
-	srv := httptest.NewServer(in)
-	t.Cleanup(srv.Close)
-	r := w.request(t, srv.URL, "{}")
-	r.Header.Set("Client-Id", "another")
-	if a := w.send(t, r); a.Status != http.StatusUnauthorized || a.Signature != "none" {
-		t.Errorf("got %+v, want an unsigned 401", a)
-	}
-}
-
-// Refuse signs the answer for a quarantined delivery as ServeHTTP does.
-func TestRefuseSignsAcceptingAnswers(t *testing.T) {
-	t.Parallel()
-	w := wallets()
-	src := w.source()
-	src.Event.ID, src.Malformed = "body:paymentId", hookonce.MalformedQuarantine
-	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
-	rec, r := httptest.NewRecorder(), w.request(t, "", "{}")
-	_, err := in.Verify(rec, r)
-	if err == nil {
-		t.Fatal("Verify accepted an event without an id")
-	}
-	in.Refuse(rec, r, err)
-	want := walletAnswer{200, "application/json", walletOK, "right"}
-	if diff := cmp.Diff(want, w.read(t, rec.Result())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -268,6 +235,7 @@ func TestAckKeyFaults(t *testing.T) {
 		change(&s)
 		return s
 	}
+	store := rig.OpenSQLite(t)
 	const encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----"
 	for name, tt := range map[string]struct {
 		source hookonce.Source
@@ -282,7 +250,7 @@ func TestAckKeyFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{tt.source}})
+			_, err := hookonce.NewEngine(store, &hookonce.Config{Sources: []hookonce.Source{tt.source}})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("error %v, want one that contains %q and not the key", err, tt.want)
 			}
@@ -302,7 +270,7 @@ func TestWarnsWithoutAckKey(t *testing.T) {
 		newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 			c.Sources, c.Logger = []hookonce.Source{src}, log.Logger()
 		})
-		text := strings.Join(log.Lines(), "")
+		text := log.Text()
 		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "source=pay") && strings.Contains(text, "repeats them")
 		if warned == keyed || strings.Contains(text, "PRIVATE KEY") {
 			t.Errorf("ack key set: %t; the log says %q", keyed, text)

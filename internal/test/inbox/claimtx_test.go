@@ -6,66 +6,38 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 )
 
-func TestClaimTxOnPGX(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onPGX, claimTxTests[pgx.Tx]())
-}
-
-func TestClaimTxOnSQLite(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onSQLite, claimTxTests[*sql.Tx]())
-}
-
-func claimTxTests[T any]() []libraryTest[T] {
-	return []libraryTest[T]{
-		{"the effect commits with the claim", claimTxCommits[T]},
-		{"the transaction is rolled back", claimTxRollsBack[T]},
-		{"concurrent deliveries of one event", claimTxConcurrently[T]},
-		{"refused by Verify", claimTxRefused[T]},
-		{"dead events that had no handler are reopened", claimTxReopens[T]},
-		{"Accept without the results of ClaimTx", claimTxWithoutResults[T]},
-	}
-}
-
 // receiveInTx receives a delivery as a program does that claims in its own transaction.
-func receiveInTx[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *http.Request, work func(tx T, ev *hookonce.Event) error) *httptest.ResponseRecorder {
+func receiveInTx(t *testing.T, l *library[*sql.Tx], in *hookonce.Inbox[*sql.Tx], r *http.Request, work func(tx *sql.Tx, ev *hookonce.Event) error) *httptest.ResponseRecorder {
+	t.Helper()
 	w := httptest.NewRecorder()
 	d, err := in.Verify(w, r)
 	if err != nil {
 		in.Refuse(w, r, err)
 		return w
 	}
-	tx, commit := l.begin(t)
+	tx := l.begin(t)
 	claimed, err := in.ClaimTx(r.Context(), tx, d)
+	for i := 0; err == nil && i < len(claimed); i++ {
+		if claimed[i].Claimed && work != nil {
+			err = work(tx, claimed[i].Event)
+		}
+	}
 	if err != nil {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
 		in.Refuse(w, r, err)
 		return w
 	}
-	for i := range claimed {
-		if !claimed[i].Claimed {
-			continue
-		}
-		if err := work(tx, claimed[i].Event); err != nil {
-			if err := l.rollback(t.Context(), tx); err != nil {
-				t.Error(err)
-			}
-			in.Refuse(w, r, err)
-			return w
-		}
-	}
-	if err := commit(); err != nil {
-		in.Refuse(w, r, err)
-		return w
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
 	}
 	in.Accept(w, r, d, claimed)
 	return w
@@ -73,50 +45,40 @@ func receiveInTx[T any](t *testing.T, l *library[T], in *hookonce.Inbox[T], r *h
 
 func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, code int, body string) {
 	t.Helper()
-	if w.Code != code || body != "" && w.Body.String() != body+"\n" {
-		t.Errorf("answer %d %s, want %d %s", w.Code, w.Body, code, body)
+	if w.Code != code || body != "" && w.Body.String() != body+"\n" || (w.Header().Get("Retry-After") != "") != (code == http.StatusServiceUnavailable) {
+		t.Errorf("answer %d %s, Retry-After %q; want %d %s", w.Code, w.Body, w.Header().Get("Retry-After"), code, body)
 	}
 }
 
-func claimTxCommits[T any](t *testing.T, l *library[T]) {
-	in := inbox[T](t, l, nil, nil)
-	insert := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID+" "+ev.Type) }
+// The claim and the caller's effect are committed together, or not at all.
+func TestClaimTx(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	in := inbox(t, l, nil, nil)
+	insert := func(tx *sql.Tx, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID+" "+ev.Type) }
+	failing := func(tx *sql.Tx, ev *hookonce.Event) error { return errors.Join(insert(tx, ev), errNoStock) }
+	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), failing), 503, "")
+	wantEffects(t, l)
 	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"ok","event_id":"1"}`)
 	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"duplicate","event_id":"1"}`)
-	wantOutcome(t, l, "1", done)
+	wantDone(t, l, "1")
 	wantEffects(t, l, "1 push")
 }
 
-func claimTxRollsBack[T any](t *testing.T, l *library[T]) {
-	in := inbox[T](t, l, nil, nil)
-	failing := func(tx T, ev *hookonce.Event) error {
-		if err := l.insert(t.Context(), tx, ev.ID); err != nil {
-			return err
-		}
-		return errors.New("no stock")
-	}
-	w := receiveInTx(t, l, in, delivery("1", "{}"), failing)
-	wantAnswer(t, w, 503, "")
-	if w.Header().Get("Retry-After") == "" {
-		t.Error("the 503 has no Retry-After")
-	}
-	insert := func(tx T, ev *hookonce.Event) error { return l.insert(t.Context(), tx, ev.ID) }
-	wantAnswer(t, receiveInTx(t, l, in, delivery("1", "{}"), insert), 200, `{"status":"ok","event_id":"1"}`)
-	wantEffects(t, l, "1")
-}
-
-// claimTxWithoutResults passes Accept anything but the results of ClaimTx for the delivery.
-func claimTxWithoutResults[T any](t *testing.T, l *library[T]) {
-	in := inbox[T](t, l, nil, nil)
+// Accept takes nothing but the results of ClaimTx for the same delivery.
+func TestAcceptWithoutResults(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	in := inbox(t, l, nil, nil)
 	claim := func(id string) (*http.Request, *hookonce.Delivery, []hookonce.Claimed) {
 		r := delivery(id, "{}")
 		d, err := in.Verify(httptest.NewRecorder(), r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		tx, commit := l.begin(t)
+		tx := l.begin(t)
 		claimed, err := in.ClaimTx(t.Context(), tx, d)
-		if err := errors.Join(err, commit()); err != nil {
+		if err := errors.Join(err, tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
 		return r, d, claimed
@@ -137,81 +99,50 @@ func claimTxWithoutResults[T any](t *testing.T, l *library[T]) {
 	wantAnswer(t, w, 200, `{"status":"ok","event_id":"1"}`)
 }
 
-func claimTxConcurrently[T any](t *testing.T, l *library[T]) {
-	in := inbox[T](t, l, nil, nil)
-	var wg sync.WaitGroup
-	codes := make([]int, 8)
-	for i := range codes {
-		wg.Go(func() {
-			codes[i] = receiveInTx(t, l, in, delivery("1", "{}"), func(tx T, ev *hookonce.Event) error {
-				return l.insert(t.Context(), tx, ev.ID)
-			}).Code
-		})
-	}
-	wg.Wait()
-	for _, code := range codes {
-		if code != 200 && code != 503 {
-			t.Errorf("answers %d, want only 200 and 503", codes)
-			break
-		}
-	}
-	wantEffects(t, l, "1")
-}
-
-func claimTxRefused[T any](t *testing.T, l *library[T]) {
-	in := inbox[T](t, l, nil, nil)
-	forged := delivery("1", "{}")
-	forged.Header.Set("X-Hub-Signature-256", "sha256=00")
-	unknown := delivery("1", "{}")
-	unknown.URL.Path = "/webhooks/other"
-	nameless := delivery("", "{}")
-	for name, c := range map[string]struct {
-		r    *http.Request
-		code int
-	}{
-		"forged": {forged, 401}, "unknown source": {unknown, 404}, "without an id": {nameless, 400},
-		"GET": {httptest.NewRequest(http.MethodGet, "/webhooks/gh", nil), 405},
+func TestRefusedByVerify(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	in := inbox(t, l, nil, nil)
+	for code, r := range map[int]*http.Request{
+		401: delivery("1", "{}", forge),
+		404: delivery("1", "{}", to("other")),
+		400: delivery("", "{}"), // without an id
+		405: delivery("1", "{}", get),
 	} {
-		w := receiveInTx(t, l, in, c.r, nil)
-		if w.Code != c.code || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: answer %d %s, want %d and a problem document", name, w.Code, w.Body, c.code)
+		w := receiveInTx(t, l, in, r, nil)
+		if w.Code != code || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("answer %d %s, want %d and a problem document", w.Code, w.Body, code)
 		}
 	}
 }
 
 // An event is claimed when the source has no handler, and its messages die. A later delivery
 // reopens it, also when the source is Inline by then, or when the delivery is claimed with ClaimTx.
-func claimTxReopens[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
+func TestReopeningWithoutAHandler(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
 	crm := newSent()
-	var refuse atomic.Bool
-	refuse.Store(true)
+	var mended atomic.Bool
 	route := func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "crm", Sender: hookonce.SenderFunc(
-			func(ctx context.Context, m *hookonce.Outgoing) error {
-				if refuse.Load() {
-					return hookonce.Permanent(errors.New("no"))
-				}
+		sendBy(c, func(ctx context.Context, m *hookonce.Outgoing) error {
+			if mended.Load() {
 				return crm.Send(ctx, m)
-			})}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "crm"}}
+			}
+			return hookonce.Permanent(errors.New("no"))
+		})
 	}
-	routed := inbox[T](t, l, nil, route)
+	routed := inbox(t, l, nil, route)
 	run(t, routed)
 	deliverAll(t, routed, "1", "2")
 	for _, id := range []string{"1", "2"} {
-		if ev := ended(t, l, id); ev.State != "dead" {
+		if ev := ended(t, l, id); ev.State != driver.StateDead {
 			t.Fatalf("event %s is %s, want dead", id, ev.State)
 		}
 	}
-	refuse.Store(false)
-	in := inbox(t, l, mux, func(c *hookonce.Config) {
-		route(c)
-		inline(c)
-	})
-	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
-		t.Errorf("delivering the dead event: %+v, want %+v", got, want)
+	mended.Store(true)
+	in := inbox(t, l, handling(effectOf(l)), func(c *hookonce.Config) { route(c); inline(c) })
+	if got := deliver(in, delivery("1", "{}")); got != reopened {
+		t.Errorf("delivering the dead event: %+v, want %+v", got, reopened)
 	}
 	wantAnswer(t, receiveInTx(t, l, in, delivery("2", "{}"), nil), 200, `{"status":"duplicate","event_id":"2","reopened":true}`)
 	<-crm.got
@@ -228,9 +159,5 @@ func TestAcceptOfAnUnconfirmedCommit(t *testing.T) {
 	t.Parallel()
 	l := onSQLite(t)
 	l.db = unconfirmedStore{l.db}
-	in := inbox(t, l, nil, nil)
-	w := receiveInTx(t, l, in, delivery("1", "{}"), func(*sql.Tx, *hookonce.Event) error { return nil })
-	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-		t.Errorf("status %d, Retry-After %q, want 503 and a time", w.Code, w.Header().Get("Retry-After"))
-	}
+	wantAnswer(t, receiveInTx(t, l, inbox(t, l, nil, nil), delivery("1", "{}"), nil), http.StatusServiceUnavailable, "")
 }

@@ -70,8 +70,12 @@ func wantUnreadable(t *testing.T, in *hookonce.Engine, store driver.Store, befor
 	}
 }
 
-func idAt(location string) func(*hookonce.Config) {
-	return func(c *hookonce.Config) { c.Sources[0].Event.ID = location }
+// idAt makes gh read the event id at location.
+func idAt(location string) func(*hookonce.Config) { return rules(provider.EventRules{ID: location}) }
+
+// rules makes gh read events by r.
+func rules(r provider.EventRules) func(*hookonce.Config) {
+	return func(c *hookonce.Config) { c.Sources[0].Event = r }
 }
 
 // routePushes sends pushes of gh to a destination.
@@ -100,9 +104,7 @@ func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 	if left := quarantined(t, store); len(left) > 0 {
 		t.Errorf("the quarantine has %+v after the retry", left)
 	}
-	if text := strings.Join(log.Lines(), ""); !strings.Contains(text, `msg="quarantined request retried" source=gh`) {
-		t.Errorf("the log does not tell of the retry:\n%s", text)
-	}
+	log.WantOne(t, `msg="quarantined request retried" source=gh`)
 	ev := eventState(t, store, "e1")
 	if ev.Type != "push" || string(ev.Body) != body || len(ev.Messages) != 1 || ev.Messages[0].Destination != "billing" || !bytes.Contains(ev.Headers, []byte("X-Hub-Signature-256")) {
 		t.Errorf("the event is %+v, want the request, routed", ev)
@@ -116,24 +118,31 @@ func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 	}
 }
 
-func TestRetryQuarantinedStaysUnreadable(t *testing.T) {
+// unsettled is a store whose quarantine cannot be changed, as if the process ended after the claim.
+type unsettled struct{ driver.Store }
+
+func (unsettled) SettleQuarantined(context.Context, *driver.SettleQuarantinedParams) (bool, error) {
+	return false, driver.ErrUnavailable
+}
+
+// A claim that fails leaves the request in the quarantine as it is. A retry that ends between the claim
+// and the removal leaves a request whose next retry is a duplicate.
+func TestRetryQuarantinedWhileTheDatabaseFails(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
-	wantUnreadable(t, newEngine(t, store, idAt("body:other")), store, oneQuarantined(t, store), "body:other")
-}
-
-// The event was claimed in the meantime: the retry is a duplicate delivery and counts as one.
-func TestRetryQuarantinedDuplicate(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	const body = `{"uid":"e1"}`
-	deliver(newEngine(t, store, idAt("body:id")), delivery("h", body))
-	in := newEngine(t, store, idAt("body:uid"))
-	if got := deliver(in, delivery("h", body)); got.Status != "ok" {
-		t.Fatalf("answer %+v, want a new event", got)
+	kept := oneQuarantined(t, store)
+	for _, broken := range []driver.Store{
+		&rig.FaultStore{Store: store, Before: rig.FailFor(driver.ErrUnavailable, "e1")}, unsettled{store},
+	} {
+		if _, err := newEngine(t, broken, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("error %v, want %v", err, driver.ErrUnavailable)
+		}
+		if diff := cmp.Diff(kept, oneQuarantined(t, store)); diff != "" {
+			t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
+		}
 	}
-	wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Duplicates: 1})
+	wantRetried(t, newEngine(t, store, idAt("body:uid")), kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Duplicates: 1})
 	if left := quarantined(t, store); len(left) > 0 {
 		t.Errorf("the quarantine has %+v after the retry", left)
 	}
@@ -142,128 +151,69 @@ func TestRetryQuarantinedDuplicate(t *testing.T) {
 	}
 }
 
-// unsettled is a store whose quarantine cannot be changed, as if the process ended after the claim.
-type unsettled struct{ driver.Store }
-
-func (unsettled) SettleQuarantined(context.Context, *driver.SettleQuarantinedParams) (bool, error) {
-	return false, driver.ErrUnavailable
-}
-
-// A retry that ends between the claim and the removal leaves a request whose next retry is a
-// duplicate.
-func TestRetryQuarantinedInterrupted(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
-	kept := oneQuarantined(t, store)
-	if _, err := newEngine(t, unsettled{store}, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("error %v, want %v", err, driver.ErrUnavailable)
-	}
-	oneQuarantined(t, store)
-	wantRetried(t, newEngine(t, store, idAt("body:uid")), kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Duplicates: 1})
-}
-
-// A claim that fails leaves the request in the quarantine as it is.
-func TestRetryQuarantinedWhileTheDatabaseFails(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
-	kept := oneQuarantined(t, store)
-	broken := &rig.FaultStore{Store: store, Before: rig.FailFor(driver.ErrUnavailable, "e1")}
-	if _, err := newEngine(t, broken, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
-		t.Fatalf("error %v, want %v", err, driver.ErrUnavailable)
-	}
-	if diff := cmp.Diff(kept, oneQuarantined(t, store)); diff != "" {
-		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
-	}
-}
-
-func TestRetryQuarantinedOfUnknownSource(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	deliver(newEngine(t, store, idAt("body:id")), delivery("h", `{"uid":"e1"}`))
-	kept := oneQuarantined(t, store)
-	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].Name = "other" })
-	if _, err := in.RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, hookonce.ErrUnknownSource) {
-		t.Errorf("error %v, want %v", err, hookonce.ErrUnknownSource)
-	}
-	if diff := cmp.Diff(kept, oneQuarantined(t, store)); diff != "" {
-		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
-	}
-}
-
-// batchOf makes gh send batches.
-func batchOf(rules provider.EventRules) func(*hookonce.Config) {
-	return func(c *hookonce.Config) { c.Sources[0].Event = rules }
-}
-
 // An item is stored alone and read as an item, not as the body of a batch.
 func TestRetryQuarantinedItem(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	wrong := provider.EventRules{ID: "item:id", Type: "item:kind", Batch: "body:items"}
-	deliver(newEngine(t, store, batchOf(wrong)), delivery("b", `{"items":[{"id":1},{"uid":"e2","kind":"push"}]}`))
+	deliver(newEngine(t, store, rules(wrong)), delivery("b", `{"items":[{"id":1},{"uid":"e2","kind":"push"}]}`))
 	kept := oneQuarantined(t, store)
 	if kept.Part != driver.PartItem {
 		t.Fatalf("the part is %d, want an item", kept.Part)
 	}
-	wantUnreadable(t, newEngine(t, store, idAt("body:uid")), store, kept, "event.batch")
 	right := wrong
 	right.ID = "item:uid"
-	in := newEngine(t, store, func(c *hookonce.Config) { batchOf(right)(c); routePushes(c) })
+	in := newEngine(t, store, func(c *hookonce.Config) { rules(right)(c); routePushes(c) })
 	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e2"}, Claimed: 1})
 	if ev := eventState(t, store, "e2"); string(ev.Body) != `{"uid":"e2","kind":"push"}` || ev.Type != "push" || len(ev.Messages) != 1 {
 		t.Errorf("the event is %+v, want the item, routed", ev)
 	}
 }
 
-// An id or a type that is read from other parts of a batch, or from an element without its items, is
-// never guessed from the stored part.
-func TestRetryQuarantinedPartNeedsItsBatch(t *testing.T) {
+// A request stays if its event cannot be read from what is stored of it. An id or a type that stands in
+// other parts of a batch, in an element without its items, or in a secret header, is never guessed.
+func TestRetryQuarantinedStays(t *testing.T) {
 	t.Parallel()
-	for name, rules := range map[string]provider.EventRules{
-		"id around the item":  {ID: "outer:id + item:id", Batch: "body:entry[].changes"},
-		"other alternative":   {ID: "outer:id + item:n | item:id", Batch: "body:entry[].changes"},
-		"type of the batch":   {ID: "item:id", Type: "body:object", Batch: "body:entry[].changes"},
-		"sum of another part": {ID: "item:id + sha256:body", Batch: "body:entry[].changes"},
+	type r = provider.EventRules
+	const changes = "body:entry[].changes"
+	const ofBatch = "the rest of its batch"
+	for name, tt := range map[string]struct {
+		before r
+		body   string // "" for an item of a batch
+		after  r
+		says   string
+	}{
+		"still unreadable":     {r{ID: "body:id"}, "{}", r{ID: "body:other"}, "body:other"},
+		"secret header":        {r{ID: "body:id"}, "{}", r{ID: "header:Authorization"}, "the value of that header"},
+		"id around the item":   {r{ID: "item:none", Batch: changes}, "", r{ID: "outer:id + item:id", Batch: changes}, ofBatch},
+		"other alternative":    {r{ID: "item:none", Batch: changes}, "", r{ID: "outer:id + item:n | item:id", Batch: changes}, ofBatch},
+		"type of the batch":    {r{ID: "item:none", Batch: changes}, "", r{ID: "item:id", Type: "body:object", Batch: changes}, ofBatch},
+		"sum of another part":  {r{ID: "item:none", Batch: changes}, "", r{ID: "item:id + sha256:body", Batch: changes}, ofBatch},
+		"item read as a body":  {r{ID: "item:none", Batch: changes}, "", r{ID: "body:id"}, "event.batch"},
+		"entry without a list": {r{ID: "item:id", Batch: changes}, `{"entry":[{"changes":[{"id":1}]},{"id":"no event"}]}`, r{ID: "item:id", Batch: changes}, "without its items"},
+		"empty batch":          {r{ID: "item:id", Batch: "body:items"}, `{"none":[]}`, r{ID: "item:id", Batch: "body:none"}, "it holds no events"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := rig.OpenSQLite(t)
-			wrong := provider.EventRules{ID: "item:none", Batch: rules.Batch}
-			deliver(newEngine(t, store, batchOf(wrong)), delivery("b", `{"object":"page","entry":[{"id":1,"changes":[{"id":2,"n":3}]}]}`))
-			wantUnreadable(t, newEngine(t, store, batchOf(rules)), store, oneQuarantined(t, store), "the rest of its batch")
+			body := tt.body
+			if body == "" {
+				body = `{"object":"page","entry":[{"id":1,"changes":[{"id":2,"n":3}]}]}`
+			}
+			deliver(newEngine(t, store, rules(tt.before)), delivery("h", body, func(r *http.Request) {
+				r.Header.Set("Authorization", "Bearer canary") // it is not stored
+			}))
+			wantUnreadable(t, newEngine(t, store, rules(tt.after)), store, oneQuarantined(t, store), tt.says)
 		})
 	}
-	t.Run("entry", func(t *testing.T) {
-		t.Parallel()
-		store := rig.OpenSQLite(t)
-		in := newEngine(t, store, batchOf(provider.EventRules{ID: "item:id", Batch: "body:entry[].changes"}))
-		deliver(in, delivery("b", `{"entry":[{"changes":[{"id":1}]},{"id":"not an event"}]}`))
-		wantUnreadable(t, in, store, oneQuarantined(t, store), "without its items")
-	})
-}
-
-// The value of a secret header is not stored. An id is never made of its replacement.
-func TestRetryQuarantinedNeedsASecretHeader(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	r := delivery("h", "{}")
-	r.Header.Set("Authorization", "Bearer canary")
-	deliver(newEngine(t, store, idAt("body:id")), r)
-	in := newEngine(t, store, idAt("header:Authorization"))
-	wantUnreadable(t, in, store, oneQuarantined(t, store), "the value of that header")
 }
 
 // A batch that could not be read at all is stored whole. Its events are claimed; an item that is
 // still unreadable, or that the database refuses, is then in the quarantine by itself.
 func TestRetryQuarantinedBatch(t *testing.T) {
 	t.Parallel()
-	store, exec := openWithSQL(t)
-	exec(`CREATE TRIGGER picky BEFORE INSERT ON hookonce_event WHEN NEW.event_id LIKE '%refused%'
-		BEGIN SELECT RAISE(ABORT, 'no such encoding'); END`)
-	rules := provider.EventRules{ID: "item:id", Batch: "body:events"}
-	in := newEngine(t, store, batchOf(rules))
+	store, mend := picky(t)
+	in := newEngine(t, store, rules(provider.EventRules{ID: "item:id", Batch: "body:events"}))
 	deliver(newEngine(t, store, items), delivery("b", `{"events":[{"id":"a"},{},{"id":"refused"},{"id":"b"},{"id":"a"}]}`))
 	kept := oneQuarantined(t, store)
 	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"a", "b", "a"}, Claimed: 2, Duplicates: 1, Kept: 2})
@@ -277,19 +227,10 @@ func TestRetryQuarantinedBatch(t *testing.T) {
 	for _, q := range quarantined(t, store) {
 		if string(q.Body) == `{"id":"refused"}` {
 			wantUnreadable(t, in, store, &q, "no such encoding")
-			exec(`DROP TRIGGER picky`)
+			mend()
 			wantRetried(t, in, q.Key, hookonce.RetriedRequest{EventIDs: []string{"refused"}, Claimed: 1})
 		}
 	}
-}
-
-// A list that holds nothing is no reason to forget a request that was kept.
-func TestRetryQuarantinedEmptyBatch(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	deliver(newEngine(t, store, items), delivery("b", `{"events":[{"id":"a"}],"none":[]}`))
-	in := newEngine(t, store, batchOf(provider.EventRules{ID: "item:id", Batch: "body:none"}))
-	wantUnreadable(t, in, store, oneQuarantined(t, store), "it holds no events")
 }
 
 // zipped compresses the body of a delivery, which its signature covers.
@@ -334,7 +275,7 @@ func TestRetryQuarantinedGzip(t *testing.T) {
 		t.Parallel()
 		store := rig.OpenSQLite(t)
 		deliver(newEngine(t, store, accepts(items)), zipped(t, `{"items":[{"uid":"e1"}]}`))
-		in := newEngine(t, store, accepts(batchOf(provider.EventRules{ID: "item:uid", Batch: "body:items"})))
+		in := newEngine(t, store, accepts(rules(provider.EventRules{ID: "item:uid", Batch: "body:items"})))
 		wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
 		if ev := eventState(t, store, "e1"); string(ev.Body) != `{"uid":"e1"}` || bytes.Contains(ev.Headers, []byte("gzip")) {
 			t.Errorf("the event is %+v, want the inflated item", ev)

@@ -2,60 +2,53 @@ package inbox_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // later is a store whose clock is ahead, so that a minute is over at once. Its times are those of the
 // real clock.
 type later struct {
-	driver.Store
+	driver.Driver[*sql.Tx]
 	looked atomic.Int64 // calls of NewDead
 }
 
 func (s *later) Now(ctx context.Context) (time.Time, error) {
-	now, err := s.Store.Now(ctx)
+	now, err := s.Driver.Now(ctx)
 	return now.Add(2 * time.Minute), err
 }
 
 func (s *later) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.NewDead, error) {
 	defer s.looked.Add(1)
-	return s.Store.NewDead(ctx, p)
+	return s.Driver.NewDead(ctx, p)
 }
 
 // Two gateways send one summary of a dead message. It is refused too, and nothing follows, although
 // the two destinations tell each other.
 func TestOnDeadTellsOnce(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) { t.Parallel(); onDeadTellsOnce(t, &later{Store: onSQLite(t).db}) })
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); onDeadTellsOnce(t, &later{Store: onPGX(t).db}) })
-}
-
-func onDeadTellsOnce(t *testing.T, store *later) {
+	store := &later{Driver: rig.OpenSQLite(t)}
 	app, ops := newSink(t, 410), newSink(t, 410)
 	change := func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{
-			{Name: "app", URL: app.URL, AllowPrivate: true, OnDead: "ops"}, {Name: "ops", URL: ops.URL, AllowPrivate: true, OnDead: "app"},
-		}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		sendTo(c, app.URL, hookonce.Retry{})
+		c.Destinations[0].OnDead = "ops"
+		c.Destinations = append(c.Destinations, hookonce.Destination{Name: "ops", URL: ops.URL, AllowPrivate: true, OnDead: "app"})
 	}
 	first, second := newEngine(t, store, change), newEngine(t, store, change)
 	stopFirst, stopSecond := start(t, first), start(t, second)
 	deliver(first, delivery("1", `{"secret":"canary"}`))
 	settled(t, store, "1", driver.StateDead)
-	rig.WaitFor(t, func() bool { return len(ops.got()) > 0 })
+	eventually.True(t, "ops is told", func() bool { return len(ops.got()) > 0 })
 	stopFirst()
 	stopSecond()
 	// A third gateway looks at the same minutes again, and at that of the death of the summary.
@@ -65,7 +58,7 @@ func onDeadTellsOnce(t *testing.T, store *later) {
 	}
 	before := store.looked.Load()
 	stopThird := start(t, newEngine(t, store, change))
-	rig.WaitFor(t, func() bool { return store.looked.Load() >= before+20 })
+	eventually.True(t, "the third gateway has looked", func() bool { return store.looked.Load() >= before+20 })
 	stopThird()
 	got := ops.got()
 	if len(got) != 1 || !strings.HasPrefix(got[0].ID, driver.SummaryPrefix) || !strings.Contains(got[0].Body, `"event_id":"1"`) ||
@@ -77,96 +70,55 @@ func onDeadTellsOnce(t *testing.T, store *later) {
 	}
 }
 
-// laterPGX is later for handlers.
-type laterPGX struct{ *hookpgx.Store }
-
-func (s laterPGX) Now(ctx context.Context) (time.Time, error) {
-	return (&later{Store: s.Store}).Now(ctx)
-}
-
-func TestOnDeadOfHandlers(t *testing.T) {
+// A summary goes to the destination of the source, or else to that of the settings. An event that a route
+// was undecided about is told to that of the route's destination, too.
+func TestOnDeadOfEvents(t *testing.T) {
 	t.Parallel()
-	store, ok := onPGX(t).db.(*hookpgx.Store)
-	if !ok {
-		t.Fatal("the library on pgx has another store")
-	}
-	mux := &hookpgx.Mux{}
-	hookonce.Handle(mux, "gh", "*", func(context.Context, pgx.Tx, *hookonce.Event) error {
+	l := onSQLite(t)
+	l.db = &later{Driver: l.db}
+	mux := handling(func(context.Context, *sql.Tx, *hookonce.Event) error {
+		return hookonce.Permanent(errors.New("no order 17"))
+	})
+	hookonce.Handle(mux, "plain", "*", func(context.Context, *sql.Tx, *hookonce.Event) error {
 		return hookonce.Permanent(errors.New("unknown customer 17"))
 	})
-	ops := newSink(t)
-	cfg := settings("")
-	cfg.Destinations = []hookonce.Destination{{Name: "ops", URL: ops.URL, AllowPrivate: true}}
-	cfg.OnDead = "ops"
-	in, err := hookonce.New(laterPGX{store}, mux, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run(t, in)
-	deliver(in, delivery("1", "{}"))
-	rig.WaitFor(t, func() bool { return len(ops.got()) > 0 })
-	if got := ops.got()[0].Body; !strings.Contains(got, `{"destination":"","source":"gh","error_signature":"unknown customer #","count":1}`) {
-		t.Errorf("told %s", got)
-	}
-}
-
-// A gateway tells of events that SQL consumers failed for good, and of those that a route was undecided
-// about: the destination of the route's destination, and that of the source.
-func TestOnDeadOfAGateway(t *testing.T) {
-	t.Parallel()
-	dsn, schema := dbtest.Postgres(t)
-	pool, err := pgxpool.New(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	db, err := hookpgx.NewWithOptions(pool, &hookpgx.Options{Schema: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	migrate(t, db)
-	app, ops, desk := newSink(t), newSink(t), newSink(t)
-	in := newEngine(t, &later{Store: db}, func(c *hookonce.Config) {
-		c.Sources[0].Consume, c.Sources[0].OnDead = hookonce.ConsumeSQL, "ops"
-		c.Destinations = []hookonce.Destination{
-			{Name: "app", URL: app.URL, AllowPrivate: true, OnDead: "desk"},
-			{Name: "ops", URL: ops.URL, AllowPrivate: true},
-			{Name: "desk", URL: desk.URL, AllowPrivate: true},
+	told := map[string]*sink{"ops": newSink(t), "desk": newSink(t), "all": newSink(t)}
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		addSource(c, "plain", nil)
+		c.Sources[0].OnDead, c.OnDead = "ops", "all"
+		sendTo(c, newSink(t).URL, hookonce.Retry{})
+		c.Destinations[0].OnDead = "desk"
+		for name, to := range told {
+			c.Destinations = append(c.Destinations, hookonce.Destination{Name: name, URL: to.URL, AllowPrivate: true})
 		}
-		c.Routes = []hookonce.Route{{Name: "odd", To: "app", Where: func(ev *hookonce.Event) (bool, error) {
+		c.Routes[0].Where = func(ev *hookonce.Event) (bool, error) {
 			if ev.ID == "undecided" {
 				return false, hookonce.ErrUndecided
 			}
 			return false, nil
-		}}}
-	})
-	for _, id := range []string{"failed", "undecided"} {
-		if got := deliver(in, delivery(id, "{}")); got != ok {
-			t.Fatalf("answer %+v", got)
 		}
-	}
-	if _, err := pool.Exec(t.Context(), "SELECT "+pgx.Identifier{schema, "fail"}.Sanitize()+"('gh', 'failed', 'no order 17', permanent => true)"); err != nil {
-		t.Fatal(err)
-	}
+	})
+	deliverAll(t, in, "failed", "undecided")
+	deliverTo(t, in, "plain", "failed")
 	run(t, in)
 	const (
-		byConsumer = `{"destination":"","source":"gh","error_signature":"no order #","count":1}`
-		byRoute    = `{"destination":"","source":"gh","error_signature":"where undecided: odd","count":1}`
+		byHandler = `{"destination":"","source":"gh","error_signature":"no order #","count":1}`
+		byRoute   = `{"destination":"","source":"gh","error_signature":"where undecided: all","count":1}`
+		byPlain   = `{"destination":"","source":"plain","error_signature":"unknown customer #","count":1}`
 	)
-	// One minute may end between the two deaths, so there may be two summaries.
-	told := func(s *sink) (all string) {
-		for _, r := range s.got() {
+	// One minute may end between two deaths, so there may be two summaries.
+	has := func(name string, parts ...string) bool {
+		var all string
+		for _, r := range told[name].got() {
 			all += r.Body
 		}
-		return all
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(all, part) })
 	}
-	rig.WaitFor(t, func() bool {
-		all := told(ops)
-		return strings.Contains(all, byConsumer) && strings.Contains(all, byRoute) && strings.Contains(told(desk), byRoute)
+	eventually.True(t, "each one is told", func() bool {
+		return has("ops", byHandler, byRoute) && has("desk", byRoute) && has("all", byPlain)
 	})
-	if got := told(desk); strings.Contains(got, "no order") {
-		t.Errorf("the destination of the messages was told of an event of the consumer: %s", got)
+	if has("desk", "no order") || has("all", `"source":"gh"`) || has("ops", `"source":"plain"`) {
+		t.Error("a destination was told of an event of another one")
 	}
 }
 

@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -9,30 +8,17 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 // twoDestinations sends every event to app, and to other, which always works.
 func twoDestinations(app, other string, retry hookonce.Retry) func(*hookonce.Config) {
 	return func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{
-			{Name: "app", URL: app, Retry: retry, AllowPrivate: true, Concurrency: 1}, {Name: "other", URL: other, AllowPrivate: true},
-		}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}, {Name: "rest", To: "other"}}
-	}
-}
-
-// start runs in and returns a function that stops it.
-func start(t *testing.T, in runner) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
+		sendTo(c, app, retry)
+		c.Destinations[0].Concurrency = 1
+		c.Destinations = append(c.Destinations, hookonce.Destination{Name: "other", URL: other, AllowPrivate: true})
+		c.Routes = append(c.Routes, hookonce.Route{Name: "rest", To: "other"})
 	}
 }
 
@@ -40,33 +26,23 @@ func start(t *testing.T, in runner) (stop func()) {
 // and no attempt is spent.
 func TestPauseHoldsForAllEngines(t *testing.T) {
 	t.Parallel()
-	t.Run("sqlite", func(t *testing.T) { t.Parallel(); pauseForAll(t, onSQLite(t).db) })
-	t.Run("postgres", func(t *testing.T) { t.Parallel(); pauseForAll(t, onPGX(t).db) })
-}
-
-func pauseForAll(t *testing.T, store driver.Store) {
-	app, other := newSink(t), newSink(t)
+	store, app, other := rig.OpenSQLite(t), newSink(t), newSink(t)
 	change := twoDestinations(app.URL, other.URL, quick)
-	first, second := newEngine(t, store, change), newEngine(t, store, change)
-	stopFirst, stopSecond := start(t, first), start(t, second)
+	first := newEngine(t, store, change)
+	run(t, first)
 	if _, err := first.PauseDestination(t.Context(), "app"); err != nil {
 		t.Fatal(err)
 	}
+	second := newEngine(t, store, change)
+	run(t, second)
 	deliver(first, delivery("1", "{}"))
 	deliver(second, delivery("2", "{}"))
-	rig.WaitFor(t, func() bool { return len(other.got()) == 2 })
-	stopFirst()
-	stopSecond()
-	third := newEngine(t, store, change) // a restart
-	stopThird := start(t, third)
-	deliver(third, delivery("3", "{}"))
-	rig.WaitFor(t, func() bool { return len(other.got()) == 3 })
-	if _, _, err := third.RetryDestination(t.Context(), "app"); err != nil {
+	if _, _, err := second.RetryDestination(t.Context(), "app"); err != nil {
 		t.Fatal(err)
 	}
-	deliver(third, delivery("4", "{}"))
-	rig.WaitFor(t, func() bool { return len(other.got()) == 4 })
-	for id := 1; id <= 4; id++ {
+	deliver(second, delivery("3", "{}"))
+	eventually.True(t, "the other destination has all messages", func() bool { return len(other.got()) == 3 })
+	for id := 1; id <= 3; id++ {
 		for _, m := range eventState(t, store, fmt.Sprint(id)).Messages {
 			if m.Destination == "app" && (m.State != driver.StatePending || m.Attempts != 0) {
 				t.Errorf("message of event %d is %s after %d attempts, want pending and untried", id, m.State, m.Attempts)
@@ -76,15 +52,14 @@ func pauseForAll(t *testing.T, store driver.Store) {
 	if got := app.got(); len(got) > 0 {
 		t.Errorf("the paused destination got %+v", got)
 	}
-	paused, err := third.PausedDestinations(t.Context())
+	paused, err := second.PausedDestinations(t.Context())
 	if err != nil || len(paused) != 1 || paused[0].Destination != "app" {
 		t.Errorf("paused: %+v, %v, want app", paused, err)
 	}
-	if resumed, err := third.ResumeDestination(t.Context(), "app"); err != nil || !resumed {
+	if resumed, err := second.ResumeDestination(t.Context(), "app"); err != nil || !resumed {
 		t.Fatalf("resumed: %t, %v", resumed, err)
 	}
-	rig.WaitFor(t, func() bool { return len(app.got()) == 4 })
-	stopThird()
+	eventually.True(t, "app has all messages", func() bool { return len(app.got()) == 3 })
 }
 
 func TestRetryDestination(t *testing.T) {
@@ -99,7 +74,7 @@ func TestRetryDestination(t *testing.T) {
 	}
 	run(t, in)
 	waits := 0
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the circuit is open", func() bool {
 		waits = 0
 		page, err := store.Messages(t.Context(), &driver.MessageFilter{Destination: "app", State: driver.StatePending})
 		if err != nil {

@@ -45,42 +45,26 @@ func TestRetriesKeepTheKey(t *testing.T) {
 // A delivery of a dead event sends its message again, with the same id.
 func TestDeliveryReopensADeadEvent(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		name     string
-		statuses []int
-		attempts int
-	}{
-		{"out of attempts", []int{500, 500}, 2},
-		{"answered 410", []int{410}, 5},
+	store, s := rig.OpenSQLite(t), newSink(t, 500, 410)
+	in := forwarding(t, store, s.URL, quick)
+	deliver(in, delivery("1", "{}"))
+	settled(t, store, "1", driver.StateDead)
+	if got := deliver(in, delivery("1", "{}")); got != reopened {
+		t.Errorf("the redelivery is answered %+v, want %+v", got, reopened)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			store := rig.OpenSQLite(t)
-			s := newSink(t, tt.statuses...)
-			in := forwarding(t, store, s.URL, hookonce.Retry{Attempts: tt.attempts, First: time.Millisecond, Max: time.Millisecond})
-			deliver(in, delivery("1", "{}"))
-			settled(t, store, "1", driver.StateDead)
-			if n := len(s.got()); n != len(tt.statuses) {
-				t.Fatalf("%d requests before the event was dead, want %d", n, len(tt.statuses))
-			}
-
-			got := deliver(in, delivery("1", "{}"))
-			if diff := cmp.Diff(result{Code: 200, Status: "duplicate", Reopened: true}, got); diff != "" {
-				t.Errorf("the redelivery (-want +got):\n%s", diff)
-			}
-			settled(t, store, "1", driver.StateDone)
-			requests := s.got()
-			last := requests[len(requests)-1]
-			id := messageID("1", 0)
-			if diff := cmp.Diff(received{ID: id, Key: id, Attempt: "1", Replay: "1", Body: "{}"}, last); diff != "" {
-				t.Errorf("the request after reopening (-want +got):\n%s", diff)
-			}
-		})
+	settled(t, store, "1", driver.StateDone)
+	id := messageID("1", 0)
+	want := []received{
+		{ID: id, Key: id, Attempt: "1", Body: "{}"},
+		{ID: id, Key: id, Attempt: "2", Body: "{}"},
+		{ID: id, Key: id, Attempt: "1", Replay: "1", Body: "{}"},
+	}
+	if diff := cmp.Diff(want, s.got()); diff != "" {
+		t.Errorf("the destination got (-want +got):\n%s", diff)
 	}
 }
 
-// leaseStore records the parameters of the first lease.
+// leaseStore records the parameters of the first leases.
 type leaseStore struct {
 	driver.Store
 	first chan driver.LeaseParams
@@ -94,32 +78,32 @@ func (s *leaseStore) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.
 	return s.Store.Lease(ctx, p)
 }
 
-// The relay works by the settings of its destination.
+// A relay works by the settings of its destination.
 func TestSettingsReachTheRelay(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		settings hookonce.Destination
-		want     driver.LeaseParams
-	}{
-		"defaults": {hookonce.Destination{}, driver.LeaseParams{Limit: 16, MaxAttempts: 20, For: 20 * time.Second}},
-		"timeout, concurrency and retry": {
-			hookonce.Destination{Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
-			driver.LeaseParams{Limit: 4, MaxAttempts: 7, For: 45 * time.Second},
-		},
-		"rate": {
-			hookonce.Destination{Rate: hookonce.Rate{Count: 3, Per: time.Hour}},
-			driver.LeaseParams{Limit: 3, MaxAttempts: 20, For: 20 * time.Second},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store := &leaseStore{rig.OpenSQLite(t), make(chan driver.LeaseParams, 1)}
-			tt.settings.Name, tt.settings.URL, tt.want.Destination = "app", "http://localhost/", "app"
-			run(t, newEngine(t, store, func(c *hookonce.Config) { c.Destinations = []hookonce.Destination{tt.settings} }))
-			if diff := cmp.Diff(tt.want, <-store.first); diff != "" {
-				t.Errorf("the first lease (-want +got):\n%s", diff)
-			}
-		})
+	store := &leaseStore{rig.OpenSQLite(t), make(chan driver.LeaseParams, 3)}
+	run(t, newEngine(t, store, func(c *hookonce.Config) {
+		for _, d := range []hookonce.Destination{
+			{Name: "defaults"},
+			{Name: "retry", Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
+			{Name: "rate", Rate: hookonce.Rate{Count: 3, Per: time.Hour}},
+		} {
+			d.URL = "http://localhost/"
+			c.Destinations = append(c.Destinations, d)
+		}
+	}))
+	got := make(map[string]driver.LeaseParams)
+	for range 3 {
+		p := <-store.first
+		got[p.Destination] = p
+	}
+	want := map[string]driver.LeaseParams{
+		"defaults": {Destination: "defaults", Limit: 16, MaxAttempts: 20, For: 20 * time.Second},
+		"retry":    {Destination: "retry", Limit: 4, MaxAttempts: 7, For: 45 * time.Second},
+		"rate":     {Destination: "rate", Limit: 3, MaxAttempts: 20, For: 20 * time.Second},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the first leases (-want +got):\n%s", diff)
 	}
 }
 
@@ -127,8 +111,8 @@ func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: newSink(t).URL, Retry: hookonce.Retry{Attempts: 1}}}
-		c.Routes = []hookonce.Route{{Name: "r", To: "app"}}
+		sendTo(c, newSink(t).URL, hookonce.Retry{Attempts: 1})
+		c.Destinations[0].AllowPrivate = false
 	})
 	run(t, in)
 	deliver(in, delivery("1", "{}"))

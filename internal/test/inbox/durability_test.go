@@ -5,20 +5,16 @@ import (
 	"database/sql"
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -67,9 +63,7 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("a delivery: status %d, Retry-After %q, want 503 and a time", w.Code, w.Header().Get("Retry-After"))
 	}
-	if warned := strings.Count(strings.Join(log.Lines(), ""), "the settings allow it"); warned != 1 {
-		t.Errorf("%d warnings of the allowed setting, want 1:\n%s", warned, log.Lines())
-	}
+	log.WantOne(t, "the settings allow it")
 	store.set("journal_mode")
 	if err := in.CheckDurability(t.Context()); err != nil {
 		t.Error(err)
@@ -80,53 +74,13 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	if err := in.Ready(t.Context()); err != nil {
 		t.Errorf("Ready after the settings were mended: %v", err)
 	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := in.Run(ended); err != nil {
-		t.Errorf("Run after the settings were mended: %v", err)
-	}
+	runEnded(t, in)
 
 	store.set("fsync")
 	wantUnsafe(t, "CheckDurability", in.CheckDurability(t.Context()), "fsync")
 	if got := answered(in, delivery("2", "{}")); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("a delivery after a running server was weakened: status %d, want 503", got.Code)
 	}
-}
-
-// TestServerIsWeakened changes the settings of a running server.
-func TestServerIsWeakened(t *testing.T) {
-	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	pool, err := pgxpool.New(t.Context(), server.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	store := hookpgx.New(pool)
-	t.Cleanup(func() { store.Close() })
-	migrate(t, store)
-	in := newEngine(t, store, nil)
-	n := 0
-	answers := func(want int) func() bool {
-		return func() bool {
-			n++
-			return answered(in, delivery(strings.Repeat("x", n), "{}")).Code == want
-		}
-	}
-	set := func(value string) {
-		t.Helper()
-		for _, text := range []string{"ALTER SYSTEM SET fsync = " + value, "SELECT pg_reload_conf()"} {
-			if _, err := pool.Exec(t.Context(), text); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	set("off")
-	rig.WaitFor(t, answers(http.StatusServiceUnavailable)) // by the claim itself: nothing else looks here
-	wantUnsafe(t, "Ready", in.Ready(t.Context()), "fsync")
-	set("on")
-	rig.WaitFor(t, func() bool { return in.Ready(t.Context()) == nil })
-	rig.WaitFor(t, answers(http.StatusOK))
 }
 
 // TestWeakSQLite works on pools of the caller's own.
@@ -143,9 +97,10 @@ func TestWeakSQLite(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	store := hooksql.NewSQLite(db, db)
 	t.Cleanup(func() { store.Close() })
-	migrate(t, store)
-	mux := &hookonce.Mux[*sql.Tx]{}
-	hookonce.Handle(mux, "gh", "push", func(context.Context, *sql.Tx, *hookonce.Event) error { return nil })
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	mux := handling(func(context.Context, *sql.Tx, *hookonce.Event) error { return nil })
 	for name, change := range map[string]func(*hookonce.Config){"queued": func(*hookonce.Config) {}, "inline": inline} {
 		l := &library[*sql.Tx]{db: store}
 		in := inbox(t, l, mux, change)
@@ -161,11 +116,4 @@ func TestWeakSQLite(t *testing.T) {
 			t.Errorf("%s: status %d where the setting is allowed, want 200", name, got.Code)
 		}
 	}
-}
-
-// answered returns the whole answer of h to r.
-func answered(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
 }

@@ -18,13 +18,13 @@ import (
 func TestHandshakesSignNoDelivery(t *testing.T) {
 	t.Parallel()
 	const hex32 = "0123456789abcdef0123456789abcdef"
-	answered := func(member string) func(body string) string {
+	member := func(name string) func(body string) string {
 		return func(body string) string {
 			var object map[string]string
 			if err := json.Unmarshal([]byte(body), &object); err != nil {
 				return "not JSON: " + body
 			}
-			return object[member]
+			return object[name]
 		}
 	}
 	get := func(query string) func(token string) *http.Request {
@@ -56,22 +56,22 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 		refused []string // the engine refuses these
 	}{
 		provider.X: {
-			get("crc_token"), answered("response_token"), header("x-twitter-webhooks-signature"),
+			get("crc_token"), member("response_token"), header("x-twitter-webhooks-signature"),
 			[]string{"abc", "17", "null", "true"},
 			[]string{`{"a":1}`, `[1]`, `"a"`, "1.5", " 1", "1\n"},
 		},
 		provider.Smartcar: {
-			post(`{"eventType":"VERIFY","data":{"challenge":"T"}}`), answered("challenge"), header("SC-Signature"),
+			post(`{"eventType":"VERIFY","data":{"challenge":"T"}}`), member("challenge"), header("SC-Signature"),
 			[]string{"abc", "17", "null"},
 			[]string{`{"eventId":"1"}`, `[1]`, "a b"},
 		},
 		provider.LinkedIn: {
-			get("challengeCode"), answered("challengeResponse"), header("X-LI-Signature"),
+			get("challengeCode"), member("challengeResponse"), header("X-LI-Signature"),
 			[]string{"abc", "17"},
 			[]string{"hmacsha256=", "hmacsha256={}", "{}"},
 		},
 		provider.Zoom: {
-			post(`{"event":"endpoint.url_validation","payload":{"plainToken":"T"}}`), answered("encryptedToken"),
+			post(`{"event":"endpoint.url_validation","payload":{"plainToken":"T"}}`), member("encryptedToken"),
 			func(token, signature string) *http.Request {
 				r := header("x-zm-signature")(token, "v0="+signature)
 				r.Header.Set("x-zm-request-timestamp", "1700000000")
@@ -99,23 +99,20 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 			if name == provider.Braintree {
 				shake.Params["public_key"] = "pk1"
 			}
-			src, _ := shake.source(t)
+			src, _ := shake.source(t, "s")
 			in := newEngine(t, store, func(cfg *hookonce.Config) { cfg.Sources = []hookonce.Source{src} })
 			for _, token := range c.tokens {
-				w := httptest.NewRecorder()
-				in.ServeHTTP(w, c.ask(token))
+				w := answered(in, c.ask(token))
 				signature := c.signed(w.Body.String())
 				if w.Code != http.StatusOK || signature == "" {
 					t.Fatalf("token %q: answer %d %s, want 200 with a signature", token, w.Code, w.Body)
 				}
-				w = httptest.NewRecorder()
-				if in.ServeHTTP(w, c.deliver(token, signature)); w.Code != http.StatusUnauthorized {
+				if w := answered(in, c.deliver(token, signature)); w.Code != http.StatusUnauthorized {
 					t.Errorf("token %q as a delivery: answer %d %s, want 401", token, w.Code, w.Body)
 				}
 			}
 			for _, token := range c.refused {
-				w := httptest.NewRecorder()
-				if in.ServeHTTP(w, c.ask(token)); w.Code != http.StatusBadRequest {
+				if w := answered(in, c.ask(token)); w.Code != http.StatusBadRequest {
 					t.Errorf("token %q: answer %d %s, want 400", token, w.Code, w.Body)
 				}
 			}
@@ -128,7 +125,7 @@ func TestHandshakesSignNoDelivery(t *testing.T) {
 func TestDeliveriesAreNotSignable(t *testing.T) {
 	t.Parallel()
 	shake := &shakeCase{Provider: provider.X, Method: http.MethodPost, Body: `{"tweet_create_events":[{"id_str":"1"}]}`, Sign: true}
-	src, sign := shake.source(t)
+	src, sign := shake.source(t, "s")
 	in := newEngine(t, rig.OpenSQLite(t), func(cfg *hookonce.Config) { cfg.Sources = []hookonce.Source{src} })
 	if got := deliver(in, shake.request(sign, &src)); got.Code != http.StatusOK {
 		t.Errorf("got %+v, want 200", got)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -50,14 +51,14 @@ type shakeCase struct {
 	WantHeader map[string]string `json:"want_header"`
 }
 
-// source returns a source for the case, and a function that signs requests for it.
-func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)) {
+// source returns a source of a name for the case, and a function that signs requests for it.
+func (c *shakeCase) source(t *testing.T, name string) (hookonce.Source, func(*verify.Request)) {
 	t.Helper()
 	spec, err := provider.Lookup(c.Provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := hookonce.Source{Name: "s", Provider: c.Provider, Params: map[string]string{}, URL: c.URL, AckTimeout: 30 * time.Second}
+	src := hookonce.Source{Name: name, Provider: c.Provider, Params: map[string]string{}, URL: c.URL, AckTimeout: 30 * time.Second}
 	maps.Copy(src.Params, c.Params)
 	scheme, err := spec.ChooseScheme("")
 	if err != nil {
@@ -85,7 +86,7 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 		t.Fatal(err)
 	}
 	if v.NeedsURL() && src.URL == "" {
-		src.URL = "https://hooks.example.com/s"
+		src.URL = "https://hooks.example.com/" + name
 	}
 	text := c.Secret
 	if text == "" {
@@ -95,12 +96,10 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 	case !v.NeedsKeys():
 		return src, func(*verify.Request) {}
 	case v.PublicKey():
-		text, src.Key = keyPair(t, c.Provider, v)
+		text, src.Key = keyPair(t, v)
 	default:
 		if _, err := v.ParseKey(text); err != nil {
-			if text, _, err = v.GenerateKey(); err != nil {
-				t.Fatal(err)
-			}
+			text, _ = keyPair(t, v)
 		}
 		src.Secrets = hookonce.StaticSecrets(text)
 	}
@@ -119,20 +118,33 @@ func (c *shakeCase) source(t *testing.T) (hookonce.Source, func(*verify.Request)
 	}
 }
 
-// keyPairs holds one [2]string{private, public} for each provider.Name, because generating an RSA
-// key takes long.
-var keyPairs sync.Map
+// keyPairs holds a [2]string{private, public} for each kind of public key. The tests share them, because
+// generating an RSA key takes long.
+var (
+	keyPairsMu sync.Mutex
+	keyPairs   [][2]string
+)
 
-func keyPair(t *testing.T, name provider.Name, v *verify.Verifier) (private, public string) {
+// keyPair returns a secret that is new, and "", or a pair of keys.
+func keyPair(t *testing.T, v *verify.Verifier) (private, public string) {
 	t.Helper()
-	if pair, ok := keyPairs.Load(name); ok {
-		return pair.([2]string)[0], pair.([2]string)[1]
+	keyPairsMu.Lock()
+	defer keyPairsMu.Unlock()
+	if v.PublicKey() {
+		for _, pair := range keyPairs {
+			_, privateErr := v.ParseKey(pair[0])
+			if _, publicErr := v.ParseKey(pair[1]); privateErr == nil && publicErr == nil {
+				return pair[0], pair[1]
+			}
+		}
 	}
 	private, public, err := v.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyPairs.Store(name, [2]string{private, public})
+	if public != "" {
+		keyPairs = append(keyPairs, [2]string{private, public})
+	}
 	return private, public
 }
 
@@ -146,14 +158,15 @@ func (c *shakeCase) request(sign func(*verify.Request), src *hookonce.Source) *h
 	if c.Sign {
 		sign(r)
 	}
-	req := httptest.NewRequest(r.Method, "/webhooks/s?"+r.RawQuery, bytes.NewReader(r.Body))
+	req := httptest.NewRequest(r.Method, "/webhooks/"+src.Name+"?"+r.RawQuery, bytes.NewReader(r.Body))
 	req.Header = r.Header
 	return req
 }
 
 // check checks the answer: the parts that every answer to a handshake has, and those of the case.
-func (c *shakeCase) check(t *testing.T, got *http.Response, body string, outcome string) {
+func (c *shakeCase) check(t *testing.T, w *httptest.ResponseRecorder, outcome string) {
 	t.Helper()
+	got, body := w.Result(), w.Body.String()
 	if got.StatusCode != c.Status {
 		t.Fatalf("answer %d %s, want %d", got.StatusCode, body, c.Status)
 	}
@@ -186,44 +199,31 @@ func (c *shakeCase) check(t *testing.T, got *http.Response, body string, outcome
 	}
 }
 
-// run sends the request to an engine over HTTP and checks the answer.
-func (c *shakeCase) run(t *testing.T) {
-	src, sign := c.source(t)
+// runShakes sends each request to an engine of its own, all on one store, and checks the answers.
+func runShakes(t *testing.T, cases []shakeCase) {
 	store := rig.OpenSQLite(t)
-	observed := make(chan string, 1)
-	in := newEngine(t, store, func(cfg *hookonce.Config) {
-		cfg.Sources = []hookonce.Source{src}
-		cfg.Observer = &hookonce.Observer{Delivery: func(d hookonce.DeliveryObserved) { observed <- d.Outcome }}
-	})
-	if c.Arm {
-		if _, err := in.Arm(t.Context(), "s", time.Minute, false); err != nil {
-			t.Fatal(err)
+	t.Run("each", func(t *testing.T) {
+		for i := range cases {
+			c := &cases[i]
+			t.Run(string(c.Provider)+"/"+c.Name, func(t *testing.T) {
+				t.Parallel()
+				src, sign := c.source(t, fmt.Sprint("s", i))
+				var outcome string
+				in := newEngine(t, store, func(cfg *hookonce.Config) {
+					cfg.Sources = []hookonce.Source{src}
+					cfg.Observer = &hookonce.Observer{Delivery: func(d hookonce.DeliveryObserved) { outcome = d.Outcome }}
+				})
+				if c.Arm {
+					if _, err := in.Arm(t.Context(), src.Name, time.Minute, false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				w := answered(in, c.request(sign, &src))
+				c.check(t, w, outcome)
+			})
 		}
-	}
-	server := httptest.NewServer(in)
-	defer server.Close()
-	made := c.request(sign, &src)
-	req, err := http.NewRequestWithContext(t.Context(), made.Method, server.URL+made.URL.RequestURI(), made.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = made.Header
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	c.check(t, resp, readAll(t, resp), <-observed)
+	})
 	nothingStored(t, store)
-}
-
-func readAll(t *testing.T, resp *http.Response) string {
-	t.Helper()
-	var b bytes.Buffer
-	if _, err := b.ReadFrom(resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
 }
 
 // nothingStored checks that a store has no events and an empty quarantine.
@@ -258,14 +258,7 @@ func savedShakes(t *testing.T) []shakeCase {
 
 func TestHandshakes(t *testing.T) {
 	t.Parallel()
-	cases := savedShakes(t)
-	for i := range cases {
-		c := &cases[i]
-		t.Run(string(c.Provider)+"/"+c.Name, func(t *testing.T) {
-			t.Parallel()
-			c.run(t)
-		})
-	}
+	runShakes(t, savedShakes(t))
 }
 
 // The cases of TestHandshakes cover the catalog: each handshake is answered, and refused if its
@@ -338,8 +331,7 @@ func TestHandshakeWithoutASecret(t *testing.T) {
 				Secrets: hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil }),
 			}}
 		})
-		w := httptest.NewRecorder()
-		in.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/webhooks/s?crc_token=abc", http.NoBody))
+		w := answered(in, httptest.NewRequest(http.MethodGet, "/webhooks/s?crc_token=abc", http.NoBody))
 		if w.Code != http.StatusForbidden || strings.Contains(w.Body.String(), "sha256=") {
 			t.Errorf("%s: answer %d %s, want 403 without a signature", name, w.Code, w.Body)
 		}
@@ -350,14 +342,11 @@ func TestHandshakeWithoutASecret(t *testing.T) {
 // TestHandshakeVectors replays the recorded handshakes in the folders HOOKONCE_TEST_VECTORS.
 func TestHandshakeVectors(t *testing.T) {
 	t.Parallel()
+	var cases []shakeCase
 	for _, file := range vectors.Files(t) {
-		for _, c := range readShakes(t, &file) {
-			t.Run(string(c.Provider)+"/"+c.Name, func(t *testing.T) {
-				t.Parallel()
-				c.run(t)
-			})
-		}
+		cases = append(cases, readShakes(t, &file)...)
 	}
+	runShakes(t, cases)
 }
 
 // recordedShake is a handshake of a file of recorded requests.
@@ -378,14 +367,14 @@ type recordedShake struct {
 }
 
 // readShakes reads the handshakes of one file of recorded requests.
-func readShakes(t *testing.T, file *vectors.File) []*shakeCase {
+func readShakes(t *testing.T, file *vectors.File) []shakeCase {
 	t.Helper()
 	name := provider.Name(file.Provider)
 	spec, err := provider.Lookup(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cases []*shakeCase
+	var cases []shakeCase
 	for _, r := range vectors.Cases[recordedShake](t, file.Handshakes) {
 		_, query, _ := strings.Cut(r.Request.URL, "?")
 		c := &shakeCase{
@@ -416,7 +405,7 @@ func readShakes(t *testing.T, file *vectors.File) []*shakeCase {
 			continue // see TestEveryHandshakeHasCases
 		}
 		c.complete(spec, shake)
-		cases = append(cases, c)
+		cases = append(cases, *c)
 	}
 	return cases
 }

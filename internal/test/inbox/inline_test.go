@@ -4,8 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"net/http"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -14,247 +15,182 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/provider"
 )
-
-func TestInlineOnPGX(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onPGX, inlineTests[pgx.Tx]())
-}
-
-func TestInlineOnSQLite(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onSQLite, inlineTests[*sql.Tx]())
-}
-
-func inlineTests[T any]() []libraryTest[T] {
-	return []libraryTest[T]{
-		{"the effect commits with the claim", inlineTogether[T]},
-		{"five failures", inlineFiveFailures[T]},
-		{"dead after the first failure", inlineImmediate[T]},
-		{"permanent failure", inlinePermanent[T]},
-		{"a failure, then success", inlineRecovers[T]},
-		{"concurrent deliveries wait for the first", inlineCopies[T]},
-		{"a delivery reopens a dead event", inlineReopened[T]},
-		{"an event without a handler", inlineUnhandled[T]},
-		{"attempts count", inlineAttempts[T]},
-		{"draining", inlineDraining[T]},
-		{"draining beside a batch", inlineDrainingBatch[T]},
-		{"a retry from the quarantine", inlineQuarantined[T]},
-	}
-}
 
 func inline(c *hookonce.Config) { c.Sources[0].Inline = true }
 
-var failed = result{Code: http.StatusInternalServerError}
+var (
+	failed   = result{Code: http.StatusInternalServerError}
+	reopened = result{Code: http.StatusOK, Status: "duplicate", Reopened: true}
+)
 
-func inlineTogether[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
-	in := inbox(t, l, mux, inline) // not running: the handler runs before the answer
-	deliverAll(t, in, "1", "2")
-	if got := deliver(in, delivery("1", "{}")); got != duplicate {
-		t.Errorf("the second delivery: %+v, want a duplicate", got)
-	}
-	wantOutcome(t, l, "1", done)
-	wantEffects(t, l, "1", "2")
-}
-
-// failing returns a mux with a handler that inserts the event's id and then fails with failure.
-func failing[T any](l *library[T], failure error) *hookonce.Mux[T] {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
+// failing returns a Mux with a handler of pushes that inserts the event's id, and fails with *failure
+// if that is not nil.
+func failing(l *library[*sql.Tx], failure *atomic.Pointer[error]) *hookonce.Mux[*sql.Tx] {
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {
 		if err := l.insert(ctx, tx, ev.ID); err != nil {
 			return err
 		}
-		return failure
+		if err := failure.Load(); err != nil {
+			return *err
+		}
+		return nil
 	})
 	return mux
 }
 
-func inlineFiveFailures[T any](t *testing.T, l *library[T]) {
-	in := inbox(t, l, failing(l, errors.New("no stock")), inline)
-	for i := range 4 {
-		if got := deliver(in, delivery("1", `{"n":1}`)); got != failed {
-			t.Errorf("delivery %d: %+v, want 500", i, got)
-		}
-	}
-	if got := deliver(in, delivery("1", `{"n":1}`)); got != ok {
-		t.Errorf("the fifth delivery: %+v, want 200", got)
-	}
-	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 5, LastError: "no stock"})
-	wantEffects(t, l)
-	if body := ended(t, l, "1").Body; string(body) != `{"n":1}` {
-		t.Errorf("the dead letter has the body %q, want {\"n\":1}", body)
+var errNoStock = errors.New("no stock")
+
+// The inbox does not run: the handler runs before the answer. A failed run leaves no event and no
+// effect. The last failure that the source allows makes a dead event, which the next delivery reopens.
+func TestInlineAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		deadLetter hookonce.DeadLetterPolicy
+		failures   int // the last one is answered 200
+	}{"default": {hookonce.DeadLetterPolicy{}, 5}, "immediate": {hookonce.Immediate, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := onSQLite(t)
+			var failure atomic.Pointer[error]
+			in := inbox(t, l, failing(l, &failure), func(c *hookonce.Config) {
+				inline(c)
+				c.Sources[0].DeadLetter = tt.deadLetter
+			})
+			answers := func(id string, all ...result) {
+				t.Helper()
+				for i, want := range all {
+					if got := deliver(in, delivery(id, "{}")); got != want {
+						t.Errorf("delivery %d of %s: %+v, want %+v", i, id, got, want)
+					}
+				}
+			}
+			answers("good", ok, duplicate)
+			wantDone(t, l, "good")
+			failure.Store(&errNoStock)
+			for range tt.failures - 1 {
+				answers("bad", failed)
+			}
+			if page, err := l.db.Events(t.Context(), &driver.EventFilter{}); err != nil || len(page.Events) != 1 {
+				t.Errorf("events after the failures: %+v, error %v; want the good one", page, err)
+			}
+			answers("bad", ok)
+			wantOutcome(t, l, "bad", outcome{State: driver.StateDead, Attempts: tt.failures, LastError: "no stock"})
+			wantEffects(t, l, "good")
+			failure.Store(nil)
+			answers("bad", reopened, duplicate)
+			wantOutcome(t, l, "bad", outcome{State: driver.StateDone, Attempts: 1, Generation: 1})
+			wantEffects(t, l, "bad", "good")
+		})
 	}
 }
 
-func inlineImmediate[T any](t *testing.T, l *library[T]) {
-	in := inbox(t, l, failing(l, errors.New("no stock")), func(c *hookonce.Config) {
-		inline(c)
-		c.Sources[0].DeadLetter = hookonce.Immediate
-	})
-	deliverAll(t, in, "1")
-	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "no stock"})
-	wantEffects(t, l)
-}
-
-func inlinePermanent[T any](t *testing.T, l *library[T]) {
-	in := inbox(t, l, failing(l, hookonce.Permanent(errors.New("no such order"))), inline)
-	deliverAll(t, in, "1")
-	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "no such order"})
-}
-
-// A failed run leaves no event and no effect, so the next delivery is a first one.
-func inlineRecovers[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	var runs atomic.Int32
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if err := l.insert(ctx, tx, ev.ID); err != nil {
-			return err
-		}
-		if runs.Add(1) == 1 {
-			panic("boom")
-		}
-		return nil
-	})
-	in := inbox(t, l, mux, inline)
-	if got := deliver(in, delivery("1", "{}")); got != failed {
-		t.Errorf("the first delivery: %+v, want 500", got)
-	}
-	if page, err := l.db.Events(t.Context(), &driver.EventFilter{}); err != nil || len(page.Events) != 0 {
-		t.Errorf("events after the failure: %+v, error %v; want none", page, err)
-	}
-	deliverAll(t, in, "1")
-	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 2})
-	wantEffects(t, l, "1")
-}
-
-// Event.Attempt counts the earlier failures of an Inline handler.
-func inlineAttempts[T any](t *testing.T, l *library[T]) {
-	var attempts []int
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		attempts = append(attempts, ev.Attempt)
-		if len(attempts) < 3 {
-			return errors.New("no stock")
-		}
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, inline)
-	for _, want := range []result{failed, failed, ok} {
-		if got := deliver(in, delivery("1", "{}")); got != want {
-			t.Errorf("a delivery: %+v, want %+v", got, want)
-		}
-	}
-	if diff := cmp.Diff([]int{1, 2, 3}, attempts); diff != "" {
-		t.Errorf("attempts (-want +got):\n%s", diff)
-	}
-	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 3})
-	wantEffects(t, l, "1")
-}
-
-func inlineCopies[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	began, release := make(chan struct{}), make(chan struct{})
-	var runs atomic.Int32
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if runs.Add(1) == 1 {
-			close(began)
-		}
-		<-release
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, inline)
-	const copies = 20
-	answers := make([]result, copies)
-	var wg sync.WaitGroup
-	for i := range copies {
-		wg.Go(func() { answers[i] = deliver(in, delivery("1", "{}")) })
-	}
-	<-began
-	close(release)
-	wg.Wait()
-	count := make(map[result]int)
-	for _, a := range answers {
-		count[a]++
-	}
-	if diff := cmp.Diff(map[result]int{ok: 1, duplicate: copies - 1}, count); diff != "" {
-		t.Errorf("answers (-want +got):\n%s", diff)
-	}
-	if n := runs.Load(); n != 1 {
-		t.Errorf("the handler ran %d times, want once", n)
-	}
-	wantEffects(t, l, "1")
-}
-
-func inlineReopened[T any](t *testing.T, l *library[T]) {
-	var works atomic.Bool
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx T, ev *hookonce.Event) error {
-		if !works.Load() {
-			return errors.New("no stock")
-		}
-		return l.insert(ctx, tx, ev.ID)
-	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) {
-		inline(c)
-		c.Sources[0].DeadLetter = hookonce.Immediate
-	})
-	deliverAll(t, in, "1")
-	wantOutcome(t, l, "1", outcome{State: "dead", Attempts: 1, LastError: "no stock"})
-	works.Store(true)
-	if got, want := deliver(in, delivery("1", "{}")), (result{Code: 200, Status: "duplicate", Reopened: true}); got != want {
-		t.Errorf("delivering the dead event: %+v, want %+v", got, want)
-	}
-	wantOutcome(t, l, "1", outcome{State: "done", Attempts: 1, Generation: 1})
-	wantEffects(t, l, "1")
-}
-
-func inlineUnhandled[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
+func TestInlineEventWithoutAHandler(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := &hookonce.Mux[*sql.Tx]{}
 	hookonce.Handle(mux, "gh", "issues", effectOf(l))
 	in := inbox(t, l, mux, inline)
 	deliverAll(t, in, "1")
 	deliver(in, delivery("1", "{}"))
-	wantOutcome(t, l, "1", outcome{State: "done", Note: "no route"})
+	wantOutcome(t, l, "1", outcome{State: driver.StateDone, Note: driver.NoteNoRoute})
 	wantEffects(t, l)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := in.Run(ctx); err != nil { // writes the delivery counts, and returns
-		t.Fatal(err)
-	}
+	runEnded(t, in)
 	if n := ended(t, l, "1").Deliveries.Count; n != 2 {
 		t.Errorf("%d deliveries were counted, want 2", n)
 	}
 }
 
-// inlineID makes gh an Inline source with another place of the event id.
-func inlineID(location string) func(*hookonce.Config) {
-	return func(c *hookonce.Config) {
-		inline(c)
-		idAt(location)(c)
-	}
-}
-
 // A retry of a quarantined request runs the handler. While the handler fails, the request stays.
-func inlineQuarantined[T any](t *testing.T, l *library[T]) {
-	wrong := inbox(t, l, failing(l, nil), inlineID("body:id"))
-	if got := deliver(wrong, delivery("h", `{"uid":"1"}`)); got.Code != http.StatusBadRequest {
+func TestInlineRetryFromTheQuarantine(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	var failure atomic.Pointer[error]
+	of := func(location string) *hookonce.Inbox[*sql.Tx] {
+		return inbox(t, l, failing(l, &failure), func(c *hookonce.Config) { inline(c); idAt(location)(c) })
+	}
+	if got := deliver(of("body:id"), delivery("h", `{"uid":"1"}`)); got.Code != http.StatusBadRequest {
 		t.Fatalf("answered %+v, want 400", got)
 	}
 	kept := oneQuarantined(t, l.db)
-	noStock := errors.New("no stock")
-	if _, err := inbox(t, l, failing(l, noStock), inlineID("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, noStock) {
-		t.Errorf("a retry whose handler fails: error %v, want %v", err, noStock)
+	in := of("body:uid")
+	failure.Store(&errNoStock)
+	if _, err := in.RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, errNoStock) {
+		t.Errorf("a retry whose handler fails: error %v, want %v", err, errNoStock)
 	}
 	wantEffects(t, l)
 	if diff := cmp.Diff(kept, oneQuarantined(t, l.db)); diff != "" {
 		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
 	}
-	in := inbox(t, l, failing(l, nil), inlineID("body:uid"))
+	failure.Store(nil)
 	wantRetried(t, in.Engine, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"1"}, Claimed: 1})
-	again := done
-	again.Attempts = 2
-	wantOutcome(t, l, "1", again)
+	wantOutcome(t, l, "1", outcome{State: driver.StateDone, Attempts: 2})
 	wantEffects(t, l, "1")
+}
+
+// signalReader tells of its first read.
+type signalReader struct {
+	io.Reader
+	reading chan struct{}
+}
+
+func (r *signalReader) Read(p []byte) (int, error) {
+	if r.reading != nil {
+		close(r.reading)
+		r.reading = nil
+	}
+	return r.Reader.Read(p)
+}
+
+// The handler of one event of a delivery runs when Drain is called, and the body of another delivery
+// arrives after that. Both are answered by their outcome, and the queue claims all other events.
+func TestDrainBesideAHandler(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t) // on SQLite the queue would wait for the handler's transaction
+	handle, began, release := held(l, "1")
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "paid", handle)
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		addSource(c, "late", nil)
+		inline(c)
+		c.Sources[0].Event = provider.EventRules{ID: "item:id", Type: "item:type", Batch: "body:items"}
+	})
+	first, second := make(chan result, 1), make(chan result, 1)
+	go func() {
+		first <- deliver(in, delivery("", `{"items":[{"id":"1","type":"paid"},{"id":"2","type":"sent"}]}`))
+	}()
+	<-began
+	body, sender := io.Pipe()
+	late, reading := delivery("3", "{}", to("late")), make(chan struct{})
+	late.Body, late.ContentLength = io.NopCloser(&signalReader{body, reading}), -1
+	go func() { second <- deliver(in, late) }()
+	<-reading
+	drained := make(chan struct{})
+	go func() { in.Drain(); close(drained) }()
+	eventually.True(t, "the engine drains", func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
+	if got := deliver(in, delivery("4", "{}")); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("a delivery during the drain: %+v, want 503", got)
+	}
+	if _, err := io.Copy(sender, strings.NewReader("{}")); err != nil {
+		t.Fatal(err)
+	}
+	sender.Close()
+	if got := <-second; got != ok {
+		t.Errorf("the delivery whose body came late: %+v, want ok", got)
+	}
+	select {
+	case <-drained:
+		t.Error("Drain returned while a handler ran")
+	default:
+	}
+	close(release)
+	if got := <-first; got != ok {
+		t.Errorf("the delivery whose handler ran: %+v, want ok", got)
+	}
+	<-drained
+	wantEffects(t, l, "1")
+	wantOutcome(t, l, "2", outcome{State: driver.StateDone, Note: driver.NoteNoRoute})
 }

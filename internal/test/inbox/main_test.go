@@ -5,8 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"maps"
-	"path/filepath"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,41 +19,34 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // library is the database of a user of the library, with a table of effects. The table has no
-// unique constraint, so a second effect shows.
+// unique constraint, so a second effect shows. Tests run on PostgreSQL if they need handlers side by
+// side, or a fault of a server. All others run on SQLite, which costs less.
 type library[T any] struct {
-	db       driver.Driver[T]
-	insert   func(ctx context.Context, tx T, name string) error
-	fail     func(ctx context.Context, tx T) error // runs a statement that the database refuses
-	commit   func(ctx context.Context, tx T) error
-	rollback func(ctx context.Context, tx T) error
-	begin    func(t *testing.T) (tx T, commit func() error) // rolled back at the end of the test
-	read     func(t *testing.T) []string                    // the effects, sorted
-	exec     func(t *testing.T, text string, args ...any)   // on hookonce's own tables; PostgreSQL only
-
-	swallows bool // a transaction can commit after a failed statement
+	db     driver.Driver[T]
+	insert func(ctx context.Context, tx T, name string) error
+	read   func(t *testing.T) []string                  // the effects, sorted
+	exec   func(t *testing.T, text string, args ...any) // on hookonce's own tables; PostgreSQL only
+	begin  func(t *testing.T) (tx T)                    // rolled back at the end of the test; SQLite only
 }
 
-func onPGX(t testing.TB) *library[pgx.Tx] { return onPGXOf(t, 10) }
-
-// onPGXOf has a pool of that size on every machine. The default depends on the processors.
-func onPGXOf(t testing.TB, conns int32) *library[pgx.Tx] {
+// onPGX has a pool of ten on every machine. The default depends on the processors.
+func onPGX(t testing.TB) *library[pgx.Tx] {
 	dsn, schema := dbtest.Ready(t)
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = conns
+	config.MaxConns = 10
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -65,30 +57,21 @@ func onPGXOf(t testing.TB, conns int32) *library[pgx.Tx] {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	table := pgx.Identifier{schema, "effects"}.Sanitize()
-	exec := func(text string) func(context.Context, pgx.Tx) error {
-		return func(ctx context.Context, tx pgx.Tx) error { _, err := tx.Exec(ctx, text); return err }
+	name := pgx.Identifier{schema}.Sanitize()
+	exec := func(t testing.TB, text string, args ...any) {
+		if _, err := pool.Exec(t.Context(), strings.ReplaceAll(text, "{schema}", name), args...); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if _, err := pool.Exec(t.Context(), "CREATE TABLE "+table+" (name text NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
+	exec(t, "CREATE TABLE {schema}.effects (name text NOT NULL)")
 	return &library[pgx.Tx]{
 		db: db,
-		insert: func(ctx context.Context, tx pgx.Tx, name string) error {
-			_, err := tx.Exec(ctx, "INSERT INTO "+table+" VALUES ($1)", name)
+		insert: func(ctx context.Context, tx pgx.Tx, effect string) error {
+			_, err := tx.Exec(ctx, "INSERT INTO "+name+".effects VALUES ($1)", effect)
 			return err
 		},
-		fail: exec("INSERT INTO " + table + " VALUES (NULL)"), commit: exec("COMMIT"), rollback: exec("ROLLBACK"),
-		begin: func(t *testing.T) (pgx.Tx, func() error) {
-			tx, err := pool.Begin(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { tx.Rollback(context.Background()) })
-			return tx, func() error { return tx.Commit(context.Background()) }
-		},
 		read: func(t *testing.T) []string {
-			rows, err := pool.Query(t.Context(), "SELECT name FROM "+table+" ORDER BY name COLLATE \"C\"")
+			rows, err := pool.Query(t.Context(), "SELECT name FROM "+name+".effects ORDER BY name COLLATE \"C\"")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,65 +81,23 @@ func onPGXOf(t testing.TB, conns int32) *library[pgx.Tx] {
 			}
 			return names
 		},
-		exec: func(t *testing.T, text string, args ...any) {
-			text = strings.ReplaceAll(text, "{schema}", pgx.Identifier{schema}.Sanitize())
-			if _, err := pool.Exec(t.Context(), text, args...); err != nil {
-				t.Fatal(err)
-			}
-		},
+		exec: func(t *testing.T, text string, args ...any) { exec(t, text, args...) },
 	}
 }
 
 func onSQLite(t testing.TB) *library[*sql.Tx] {
-	path := filepath.Join(t.TempDir(), "app.db")
-	db, err := hooksql.OpenSQLite("sqlite", path)
-	if err != nil {
+	store := rig.OpenSQLite(t)
+	if _, err := store.Writer().ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { db.Close() })
-	migrate(t, db)
-	writer, reader, err := hooksql.SQLiteDSN(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// SQLiteDSN asks for one connection. It may have to wait for the store's own writer, and these
-	// tests do not retry, so the busy timeout is long.
-	app, err := sql.Open("sqlite", writer+"&_pragma=busy_timeout(20000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app.SetMaxOpenConns(1)
-	t.Cleanup(func() { app.Close() })
-	if _, err := app.ExecContext(t.Context(), "CREATE TABLE effects (name TEXT NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	look, err := sql.Open("sqlite", reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { look.Close() })
 	return &library[*sql.Tx]{
-		db: db,
+		db: store,
 		insert: func(ctx context.Context, tx *sql.Tx, name string) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (?)", name)
 			return err
 		},
-		fail: func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO effects VALUES (NULL)")
-			return err
-		},
-		commit:   func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
-		rollback: func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
-		begin: func(t *testing.T) (*sql.Tx, func() error) {
-			tx, err := app.BeginTx(t.Context(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { tx.Rollback() })
-			return tx, tx.Commit
-		},
 		read: func(t *testing.T) []string {
-			rows, err := look.QueryContext(t.Context(), "SELECT name FROM effects ORDER BY name")
+			rows, err := store.Reader().QueryContext(t.Context(), "SELECT name FROM effects ORDER BY name")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -174,31 +115,14 @@ func onSQLite(t testing.TB) *library[*sql.Tx] {
 			}
 			return names
 		},
-		swallows: true,
-	}
-}
-
-// migrate creates the tables of hookonce.
-func migrate(t testing.TB, db driver.Store) {
-	t.Helper()
-	if _, err := hookmigrate.Up(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// libraryTest is a test that runs on every database.
-type libraryTest[T any] struct {
-	name string
-	run  func(t *testing.T, l *library[T])
-}
-
-// runLibraryTests runs each test in parallel, with a database of its own.
-func runLibraryTests[T any](t *testing.T, open func(testing.TB) *library[T], tests []libraryTest[T]) {
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t, open(t))
-		})
+		begin: func(t *testing.T) *sql.Tx {
+			tx, err := store.Writer().BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tx.Rollback() })
+			return tx
+		},
 	}
 }
 
@@ -228,13 +152,20 @@ func inbox[T any](t testing.TB, l *library[T], mux *hookonce.Mux[T], change func
 	return in
 }
 
-// deliverAll delivers one event for each id.
-func deliverAll[T any](t *testing.T, in *hookonce.Inbox[T], ids ...string) {
+// deliverTo delivers an event to a source of the inbox. It must be new.
+func deliverTo(t *testing.T, in http.Handler, source, id string) {
+	t.Helper()
+	// GitHub signs no id, so a claim waits for that of another delivery with the same body.
+	if got := deliver(in, delivery(id, fmt.Sprintf(`{"id":%q}`, id), to(source))); got != ok {
+		t.Fatalf("delivering %s to %s: %+v, want ok", id, source, got)
+	}
+}
+
+// deliverAll delivers one new event for each id.
+func deliverAll(t *testing.T, in http.Handler, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if diff := cmp.Diff(ok, deliver(in, delivery(id, `{"id":"`+id+`"}`))); diff != "" {
-			t.Fatalf("delivering %s (-want +got):\n%s", id, diff)
-		}
+		deliverTo(t, in, "gh", id)
 	}
 }
 
@@ -251,10 +182,7 @@ func ended[T any](t *testing.T, l *library[T], id string) *driver.EventDetail {
 	t.Helper()
 	var ev *driver.EventDetail
 	eventually.True(t, "event "+id+" has ended", func() bool {
-		var err error
-		if ev, err = l.db.Event(t.Context(), "gh", id); err != nil {
-			t.Fatal(err)
-		}
+		ev = eventState(t, l.db, id)
 		return slices.Contains([]string{driver.StateDone, driver.StateDead, driver.StateSkipped}, ev.State)
 	})
 	return ev
@@ -273,7 +201,15 @@ func wantOutcome[T any](t *testing.T, l *library[T], id string, want outcome) {
 	}
 }
 
-var done = outcome{State: "done", Attempts: 1}
+var done = outcome{State: driver.StateDone, Attempts: 1}
+
+// wantDone waits until events are done at their first attempt.
+func wantDone[T any](t *testing.T, l *library[T], ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		wantOutcome(t, l, id, done)
+	}
+}
 
 // wantEffects compares all effects, in any order.
 func wantEffects[T any](t *testing.T, l *library[T], want ...string) {
@@ -284,18 +220,28 @@ func wantEffects[T any](t *testing.T, l *library[T], want ...string) {
 	}
 }
 
-// ids returns n ids: e00, e01 and so on.
-func ids(n int) []string {
-	all := make(map[string]bool)
-	for i := range n {
-		all[fmt.Sprintf("e%02d", i)] = true
-	}
-	return slices.Sorted(maps.Keys(all))
+// handling returns a Mux whose handler gets all events of gh.
+func handling[T any](handle hookonce.HandlerFunc[T]) *hookonce.Mux[T] {
+	mux := &hookonce.Mux[T]{}
+	hookonce.Handle(mux, "gh", "*", handle)
+	return mux
 }
 
 // effectOf returns a handler that inserts the event's id.
 func effectOf[T any](l *library[T]) hookonce.HandlerFunc[T] {
 	return func(ctx context.Context, tx T, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) }
+}
+
+// held is effectOf. For the event id it closes began, and waits for release.
+func held[T any](l *library[T], id string) (handle hookonce.HandlerFunc[T], began, release chan struct{}) {
+	began, release = make(chan struct{}), make(chan struct{})
+	return func(ctx context.Context, tx T, ev *hookonce.Event) error {
+		if ev.ID == id {
+			close(began)
+			<-release
+		}
+		return l.insert(ctx, tx, ev.ID)
+	}, began, release
 }
 
 // sent is a Sender that records its messages.

@@ -5,68 +5,77 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/provider"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
-// endingHandler is a slog.Handler that ends after each line.
-type endingHandler struct {
-	slog.Handler
-	end func()
-}
+// endingHandler is a slog.Handler that ends its goroutine at each line.
+type endingHandler struct{ slog.Handler }
 
-func (h endingHandler) Handle(context.Context, slog.Record) error {
-	h.end()
+func (endingHandler) Handle(context.Context, slog.Record) error {
+	runtime.Goexit()
 	return nil
 }
 
 func (h endingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 
-// The Observer and the Logger panic, or end their goroutines, at each call. Handlers run, messages
-// are sent and deliveries are answered all the same, each at the first attempt.
-func TestCallbacksThatEndTheirGoroutines(t *testing.T) {
+// The Observer panics or ends its goroutine at each call, or has no functions, and the Logger may end
+// its goroutine, too. Handlers run, messages are sent and deliveries are answered all the same, each at
+// the first attempt. Panics are logged.
+func TestCallbacksDisturbNothing(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(){"goexit": runtime.Goexit, "panic": func() { panic("boom") }} {
+	calling := func(end func(of string)) *hookonce.Observer {
+		return &hookonce.Observer{
+			Delivery: func(hookonce.DeliveryObserved) { end("of delivery") }, Claim: func(hookonce.ClaimObserved) { end("of claim") },
+			Attempt: func(hookonce.AttemptObserved) { end("of attempt") }, Pruned: func(hookonce.PrunedObserved) { end("of pruned") },
+		}
+	}
+	log := &rig.Log{}
+	direct := calling(func(of string) { panic("direct " + of) })
+	direct.Direct = true
+	for name, tt := range map[string]struct {
+		observer *hookonce.Observer
+		logger   *slog.Logger
+		logs     string // before the name of each function
+	}{
+		"panics":                   {calling(func(of string) { panic("apart " + of) }), log.Logger(), "apart "},
+		"panics, called directly":  {direct, log.Logger(), "direct "},
+		"has no functions":         {&hookonce.Observer{}, log.Logger(), ""},
+		"end their own goroutines": {calling(func(string) { runtime.Goexit() }), slog.New(endingHandler{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})}), ""},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := onPGX(t)
-			mux := &hookonce.Mux[pgx.Tx]{}
-			hookonce.Handle(mux, "gh", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) })
-			hookonce.Handle(mux, "inline", "push", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error { return l.insert(ctx, tx, ev.ID) })
+			l := onSQLite(t)
+			mux := handling(effectOf(l))
+			hookonce.Handle(mux, "inline", "*", effectOf(l))
 			in := inbox(t, l, mux, func(c *hookonce.Config) {
-				c.Workers, c.Batch = 1, 1
-				c.Logger = slog.New(endingHandler{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}), end})
-				c.Observer = &hookonce.Observer{
-					Delivery: func(hookonce.DeliveryObserved) { end() }, Claim: func(hookonce.ClaimObserved) { end() },
-					Attempt: func(hookonce.AttemptObserved) { end() }, Pruned: func(hookonce.PrunedObserved) { end() },
-				}
-				inlined := c.Sources[0]
-				inlined.Name, inlined.Inline = "inline", true
-				routed := hookonce.Source{Name: "routed", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second}
-				c.Sources = append(c.Sources, inlined, routed)
-				c.Destinations = []hookonce.Destination{{Name: "app", Concurrency: 1, Sender: hookonce.SenderFunc(
-					func(context.Context, *hookonce.Outgoing) error { return nil },
-				)}}
-				c.Routes = []hookonce.Route{{Name: "r", Sources: []string{"routed"}, To: "app"}}
+				c.Workers, c.Batch, c.Retention, c.Observer, c.Logger = 1, 1, time.Microsecond, tt.observer, tt.logger
+				addSource(c, "inline", func(s *hookonce.Source) { s.Inline = true })
+				addSource(c, "routed", nil)
+				sendBy(c, func(context.Context, *hookonce.Outgoing) error { return nil })
+				c.Destinations[0].Concurrency, c.Routes[0].Sources = 1, []string{"routed"}
 			})
 			run(t, in)
-			for _, id := range []string{"1", "2", "3", "4"} {
+			for _, id := range []string{"1", "2", "3"} {
 				for _, source := range []string{"gh", "inline", "routed"} {
-					r := delivery(id, "{}")
-					r.URL.Path = "/webhooks/" + source
-					if got := deliver(in, r); got != ok {
-						t.Fatalf("a delivery to %s: %+v, want ok", source, got)
-					}
+					deliverTo(t, in, source, id)
 				}
-				wantOutcome(t, l, id, done)
+				wantDone(t, l, id)
 				waitForSent(t, l.db, "routed", id)
 			}
-			wantEffects(t, l, "1", "1", "2", "2", "3", "3", "4", "4")
+			wantEffects(t, l, "1", "1", "2", "2", "3", "3")
+			if _, err := in.Prune(t.Context()); err != nil {
+				t.Error(err)
+			}
+			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
+				if text := log.Text(); tt.logs != "" && !strings.Contains(text, tt.logs+of) {
+					t.Errorf("the panic %q is not in the log:\n%s", tt.logs+of, text)
+				}
+			}
 		})
 	}
 }

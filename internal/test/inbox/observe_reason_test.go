@@ -2,13 +2,11 @@ package inbox_test
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -20,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -39,23 +38,12 @@ func withRefusers(c *hookonce.Config) {
 		hookonce.Source{Name: "meta", Provider: provider.Meta, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second, Params: map[string]string{"verify_token": "tok"}})
 }
 
-const githubSignature = "X-Hub-Signature-256"
-
-// changed returns a signed delivery that was changed afterwards.
-func changed(change func(*http.Request)) *http.Request {
-	r := delivery("1", "{}")
-	change(r)
-	return r
-}
-
 func TestReasonsOfRefusals(t *testing.T) {
 	t.Parallel()
-	signature := func(value string) *http.Request {
-		return changed(func(r *http.Request) { r.Header.Set(githubSignature, value) })
-	}
 	none := func(*hookonce.Config) {}
-	body := func(err error) *http.Request {
-		return changed(func(r *http.Request) { r.Body = io.NopCloser(brokenBody{err}) })
+	one := func(change func(*http.Request)) []*http.Request { return []*http.Request{delivery("1", "{}", change)} }
+	body := func(err error) []*http.Request {
+		return one(func(r *http.Request) { r.Body = io.NopCloser(brokenBody{err}) })
 	}
 	tested := make(map[string]bool)
 	t.Cleanup(func() {
@@ -65,39 +53,35 @@ func TestReasonsOfRefusals(t *testing.T) {
 			}
 		}
 	})
-	stripeDelivery := func(ahead time.Duration) *http.Request {
+	stripeDelivery := func(ahead time.Duration) []*http.Request {
 		source := hookonce.Source{Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret)}
-		return hooktest.NewRequest(t, source, `{"id":"evt_1","type":"x"}`, hooktest.WithTime(time.Now().Add(ahead)))
+		return []*http.Request{hooktest.NewRequest(t, source, `{"id":"evt_1","type":"x"}`, hooktest.WithTime(time.Now().Add(ahead)))}
 	}
 	oncePerHour := hookonce.Rate{Count: 1, Per: time.Hour}
 	for reason, tt := range map[string]struct {
 		change   func(*hookonce.Config)
 		requests []*http.Request // the last one is refused for the reason
 	}{
-		"unknown_source":    {none, []*http.Request{changed(func(r *http.Request) { r.URL.Path = "/webhooks/other" })}},
-		"method":            {none, []*http.Request{changed(func(r *http.Request) { r.Method = http.MethodPut })}},
-		"headers":           {none, []*http.Request{changed(func(r *http.Request) { r.Header["X-Many"] = make([]string, 200) })}},
+		"unknown_source":    {none, one(to("other"))},
+		"method":            {none, one(func(r *http.Request) { r.Method = http.MethodPut })},
+		"headers":           {none, one(func(r *http.Request) { r.Header["X-Many"] = make([]string, 200) })},
 		"too_large":         {none, []*http.Request{delivery("1", strings.Repeat("a", 101))}},
-		"encoding":          {none, []*http.Request{changed(func(r *http.Request) { r.Header.Set("Content-Encoding", "br") })}},
-		"unreadable_body":   {none, []*http.Request{body(errors.New("broken"))}},
-		"slow_body":         {none, []*http.Request{body(os.ErrDeadlineExceeded)}},
-		"signature_missing": {none, []*http.Request{changed(func(r *http.Request) { r.Header.Del(githubSignature) })}},
-		"signature_wrong":   {none, []*http.Request{signature("sha256=" + strings.Repeat("0", 64))}},
-		"too_old":           {none, []*http.Request{stripeDelivery(-time.Hour)}},
-		"too_new":           {none, []*http.Request{stripeDelivery(time.Hour)}},
-		"rate": {func(c *hookonce.Config) { c.Sources[0].Rate = oncePerHour }, []*http.Request{
-			delivery("1", "{}"), delivery("2", "{}"),
-		}},
-		"unverified_rate": {func(c *hookonce.Config) { c.UnverifiedRate = oncePerHour }, []*http.Request{
-			signature("sha256=zz"), signature("sha256=zz"),
-		}},
-		"handshake": {none, []*http.Request{changed(func(r *http.Request) {
+		"encoding":          {none, one(func(r *http.Request) { r.Header.Set("Content-Encoding", "br") })},
+		"unreadable_body":   {none, body(errors.New("broken"))},
+		"slow_body":         {none, body(os.ErrDeadlineExceeded)},
+		"signature_missing": {none, one(unsign)},
+		"signature_wrong":   {none, one(forge)},
+		"too_old":           {none, stripeDelivery(-time.Hour)},
+		"too_new":           {none, stripeDelivery(time.Hour)},
+		"rate":              {func(c *hookonce.Config) { c.Sources[0].Rate = oncePerHour }, []*http.Request{delivery("1", "{}"), delivery("2", "{}")}},
+		"unverified_rate":   {func(c *hookonce.Config) { c.UnverifiedRate = oncePerHour }, append(one(forge), one(forge)...)},
+		"handshake": {none, one(func(r *http.Request) {
 			r.Method, r.URL.Path, r.URL.RawQuery = http.MethodGet, "/webhooks/meta", "hub.mode=subscribe&hub.challenge=1&hub.verify_token=no"
-		})}},
-		"secret": {none, []*http.Request{changed(func(r *http.Request) {
+		})},
+		"secret": {none, one(func(r *http.Request) {
 			r.URL.Path = "/webhooks/asana"
 			r.Header.Set("X-Hook-Secret", delivered)
-		})}},
+		})},
 		"": {none, []*http.Request{delivery("1", "{}")}},
 	} {
 		tested[reason] = true
@@ -135,27 +119,21 @@ func (s *sampledStore) Backlog(ctx context.Context, p *driver.BacklogParams) (*d
 // TestFiguresAreWritten receives, refuses and sends, and stops: the figures of each are in the store.
 func TestFiguresAreWritten(t *testing.T) {
 	t.Parallel()
-	store, to := &sampledStore{Store: rig.OpenSQLite(t)}, newSink(t, http.StatusInternalServerError)
+	store, sink := &sampledStore{Store: rig.OpenSQLite(t)}, newSink(t, http.StatusInternalServerError)
 	store.sampled.Add(1)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		withRefusers(c)
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: to.URL, Retry: quickRetry, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		sendTo(c, sink.URL, quickRetry)
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- in.Run(ctx) }()
+	stop := start(t, in)
 	for range 2 {
 		deliver(in, delivery("1", "{}"))
 	}
-	deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
-	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/secret-of-a-client" }))
-	rig.WaitFor(t, func() bool { return eventState(t, store, "1").State == driver.StateDone })
+	deliver(in, delivery("1", "{}", unsign))
+	deliver(in, delivery("1", "{}", to("secret-of-a-client")))
+	settled(t, store, "1", driver.StateDone)
 	store.sampled.Wait()
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
 	for _, tt := range []struct {
 		filter driver.SeriesFilter
 		want   map[string]int64
@@ -201,12 +179,10 @@ func sums(t *testing.T, store driver.Store, f driver.SeriesFilter) map[string]in
 func TestTypesOfHandledEventsAreCounted(t *testing.T) {
 	t.Parallel()
 	l := onSQLite(t)
-	mux := &hookonce.Mux[*sql.Tx]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
-	in := inbox(t, l, mux, inline)
+	in := inbox(t, l, handling(effectOf(l)), inline)
 	for range 2 {
 		deliver(in, delivery("1", "{}"))
-		receiveInTx(t, l, in, delivery("2", "{}"), func(*sql.Tx, *hookonce.Event) error { return nil })
+		receiveInTx(t, l, in, delivery("2", "{}"), nil)
 	}
 	runEnded(t, in)
 	by := driver.SeriesFilter{Of: driver.FigureTypes, Name: "gh", Resolution: driver.ByHour}
@@ -229,15 +205,13 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	run(t, in)
 	long := strings.Repeat("x", 5000)
 	refuse := func(path, body string, change func(*http.Request)) string {
-		r := delivery("1", body)
+		r := delivery("1", body, forge)
 		r.URL.Path, r.URL.RawQuery = path, "key="+canary
 		r.Header.Set("Authorization", canary)
 		r.Header.Set("X-Custom", canary)
-		r.Header.Set(githubSignature, "sha256="+strings.Repeat("0", 64))
 		r.Header.Set("User-Agent", "sender/1")
 		change(r)
-		w := httptest.NewRecorder()
-		in.ServeHTTP(w, r)
+		w := answered(in, r)
 		var p struct{ Instance string }
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 			t.Fatal(err)
@@ -252,7 +226,7 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	deliver(in, delivery("1", "{}")) // not refused
 
 	var all []driver.RefusedRequest
-	rig.WaitFor(t, func() bool {
+	eventually.True(t, "the refused requests are stored", func() bool {
 		page, err := store.Refused(t.Context(), &driver.RefusedFilter{})
 		if err != nil {
 			t.Fatal(err)
@@ -263,7 +237,7 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	host, _ := os.Hostname()
 	for i := range all {
 		got := &all[i]
-		if time.Since(got.At) > time.Hour || got.Method != http.MethodPost || got.Remote == "" || got.Gateway != host {
+		if time.Since(got.At) > time.Hour || got.Method != http.MethodPost || got.Remote != remote || got.Gateway != host {
 			t.Errorf("%+v, want the time, the method, the address and the host", got)
 		}
 		if text := fmt.Sprintf("%s %s %+v", got.Headers, got.Body, got); strings.Contains(text, canary) {
@@ -299,9 +273,9 @@ func TestAFloodOfRefusals(t *testing.T) {
 		c.UnverifiedRate = hookonce.Rate{Count: 10_000, Per: time.Second}
 	})
 	for range 1000 {
-		deliver(in, changed(func(r *http.Request) { r.Header.Del(githubSignature) }))
+		deliver(in, delivery("1", "{}", unsign))
 	}
-	deliver(in, changed(func(r *http.Request) { r.URL.Path = "/webhooks/stripe" }))
+	deliver(in, delivery("1", "{}", to("stripe")))
 	runEnded(t, in)
 	for source, want := range map[string]int{"gh": 64, "stripe": 1} {
 		page, err := store.Refused(t.Context(), &driver.RefusedFilter{Source: source, Limit: driver.MaxLimit})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,82 +68,69 @@ func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
 
 func TestDeliveriesAreObserved(t *testing.T) {
 	t.Parallel()
-	const gh = "gh"
-	forged := func() *http.Request {
-		r := delivery("f", "{}")
-		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
-		return r
+	type seen = hookonce.DeliveryObserved
+	one := func(changes ...func(*http.Request)) *http.Request { return delivery("1", "{}", changes...) }
+	source := func(change func(*hookonce.Source)) func(*hookonce.Config) {
+		return func(c *hookonce.Config) { change(&c.Sources[0]) }
 	}
-	unknown := func() *http.Request {
-		r := delivery("u", "{}")
-		r.URL.Path = "/webhooks/other"
-		return r
-	}
-	get := func() *http.Request {
-		r := delivery("g", "{}")
-		r.Method = http.MethodGet
-		return r
-	}
-	one := func() *http.Request { return delivery("1", "{}") }
-	tests := []struct {
-		name    string
+	for name, tt := range map[string]struct {
 		change  func(*hookonce.Config)
-		before  func() *http.Request // delivered first, without a check; may be nil
-		request func() *http.Request
-		want    hookonce.DeliveryObserved
+		before  *http.Request // delivered first, without a check; may be nil
+		request *http.Request
+		want    hookonce.DeliveryObserved // of gh, unless the source is unknown
 	}{
-		{"ok", routed, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1}},
-		{"unrouted", nil, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Unrouted: 1}},
-		{"consumed by SQL", func(c *hookonce.Config) { c.Sources[0].Consume = hookonce.ConsumeSQL }, nil, one, hookonce.DeliveryObserved{
-			Source: gh, Status: 200, Outcome: "ok", Events: 1,
-		}},
-		{"configured answer", func(c *hookonce.Config) { c.Sources[0].Ack = &hookonce.Ack{Status: 202} }, nil, one, hookonce.DeliveryObserved{
-			Source: gh, Status: 202, Outcome: "ok", Events: 1, Unrouted: 1,
-		}},
-		{"duplicate", nil, one, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "duplicate", Events: 1}},
-		{"batch", items, nil, func() *http.Request { return delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`) }, hookonce.DeliveryObserved{
-			Source: gh, Status: 200, Outcome: "ok", Events: 3, Unrouted: 2,
-		}},
-		{"empty batch", items, nil, func() *http.Request { return delivery("b", `{"items":[]}`) }, hookonce.DeliveryObserved{
-			Source: gh, Status: 200, Outcome: "ok",
-		}},
-		{"malformed", items, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{
-			Source: gh, Status: 400, Outcome: "malformed",
-		}},
-		{"quarantined", func(c *hookonce.Config) {
-			items(c)
-			c.Sources[0].Malformed = hookonce.MalformedQuarantine
-		}, nil, func() *http.Request { return delivery("b", `{}`) }, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "malformed"}},
-		{"refused by the database", nil, nil, func() *http.Request { return delivery("bad", "{}") }, hookonce.DeliveryObserved{
-			Source: gh, Status: 503, Outcome: "unavailable",
-		}},
-		{"forged", nil, nil, forged, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_wrong"}},
-		{"unsigned", nil, nil, func() *http.Request {
-			r := one()
-			r.Header.Del("X-Hub-Signature-256")
-			return r
-		}, hookonce.DeliveryObserved{Source: gh, Status: 401, Outcome: "refused", Reason: "signature_missing"}},
-		{"another body", nil, one, func() *http.Request { return delivery("1", `{"other":1}`) }, hookonce.DeliveryObserved{
-			Source: gh, Status: 200, Outcome: "duplicate", Events: 1, OtherBodies: 1,
-		}},
-		{"undecided", func(c *hookonce.Config) {
-			routed(c)
-			c.Routes[0].Where = func(*hookonce.Event) (bool, error) { return false, hookonce.ErrUndecided }
-		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 200, Outcome: "ok", Events: 1, Undecided: 1}},
-		{"too large", func(c *hookonce.Config) { c.Sources[0].MaxBody = 1 }, nil, one, hookonce.DeliveryObserved{
-			Source: gh, Status: 413, Outcome: "refused", Reason: "too_large",
-		}},
-		{"unknown source", nil, nil, unknown, hookonce.DeliveryObserved{Status: 404, Outcome: "refused", Reason: "unknown_source"}},
-		{"wrong method", nil, nil, get, hookonce.DeliveryObserved{Source: gh, Status: 405, Outcome: "refused", Reason: "method"}},
-		{"database down", nil, nil, func() *http.Request { return delivery("down", "{}") }, hookonce.DeliveryObserved{
-			Source: gh, Status: 503, Outcome: "unavailable",
-		}},
-		{"panic", func(c *hookonce.Config) {
-			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { panic("a defect") })
-		}, nil, one, hookonce.DeliveryObserved{Source: gh, Status: 503, Outcome: "unavailable"}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		"ok":       {routed, nil, one(), seen{Status: 200, Outcome: "ok", Events: 1}},
+		"unrouted": {nil, nil, one(), seen{Status: 200, Outcome: "ok", Events: 1, Unrouted: 1}},
+		"consumed by SQL": {
+			source(func(s *hookonce.Source) { s.Consume = hookonce.ConsumeSQL }),
+			nil, one(),
+			seen{Status: 200, Outcome: "ok", Events: 1},
+		},
+		"configured answer": {
+			source(func(s *hookonce.Source) { s.Ack = &hookonce.Ack{Status: 202} }),
+			nil, one(),
+			seen{Status: 202, Outcome: "ok", Events: 1, Unrouted: 1},
+		},
+		"duplicate":    {nil, one(), one(), seen{Status: 200, Outcome: "duplicate", Events: 1}},
+		"another body": {nil, one(), delivery("1", `{"other":1}`), seen{Status: 200, Outcome: "duplicate", Events: 1, OtherBodies: 1}},
+		"batch": {
+			items, nil, delivery("b", `{"items":[{"id":1},{"id":1},{"id":{}},{"id":2}]}`),
+			seen{Status: 200, Outcome: "ok", Events: 3, Unrouted: 2},
+		},
+		"empty batch": {items, nil, delivery("b", `{"items":[]}`), seen{Status: 200, Outcome: "ok"}},
+		"malformed":   {items, nil, delivery("b", `{}`), seen{Status: 400, Outcome: "malformed"}},
+		"quarantined": {
+			func(c *hookonce.Config) { items(c); c.Sources[0].Malformed = hookonce.MalformedQuarantine },
+			nil, delivery("b", `{}`),
+			seen{Status: 200, Outcome: "malformed"},
+		},
+		"undecided": {
+			func(c *hookonce.Config) {
+				routed(c)
+				c.Routes[0].Where = func(*hookonce.Event) (bool, error) { return false, hookonce.ErrUndecided }
+			},
+			nil, one(),
+			seen{Status: 200, Outcome: "ok", Events: 1, Undecided: 1},
+		},
+		"refused by the database": {nil, nil, delivery("bad", "{}"), seen{Status: 503, Outcome: "unavailable"}},
+		"database down":           {nil, nil, delivery("down", "{}"), seen{Status: 503, Outcome: "unavailable"}},
+		"panic": {
+			source(func(s *hookonce.Source) {
+				s.Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { panic("a defect") })
+			}),
+			nil, one(),
+			seen{Status: 503, Outcome: "unavailable"},
+		},
+		"forged":         {nil, nil, one(forge), seen{Status: 401, Outcome: "refused", Reason: "signature_wrong"}},
+		"wrong method":   {nil, nil, one(get), seen{Status: 405, Outcome: "refused", Reason: "method"}},
+		"unknown source": {nil, nil, one(to("other")), seen{Status: 404, Outcome: "refused", Reason: "unknown_source"}},
+		"too large": {
+			source(func(s *hookonce.Source) { s.MaxBody = 1 }),
+			nil, one(),
+			seen{Status: 413, Outcome: "refused", Reason: "too_large"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := &observed{}
 			down, bad := rig.FailFor(driver.ErrUnavailable, "down"), rig.FailFor(driver.ErrBadRow, "bad")
@@ -158,11 +144,14 @@ func TestDeliveriesAreObserved(t *testing.T) {
 				c.Observer = o.observer()
 			})
 			if tt.before != nil {
-				deliver(in, tt.before())
+				deliver(in, tt.before)
 				o.takeDeliveries(t)
 			}
-			deliver(in, tt.request())
-			if diff := cmp.Diff([]hookonce.DeliveryObserved{tt.want}, o.takeDeliveries(t)); diff != "" {
+			if tt.want.Status != http.StatusNotFound {
+				tt.want.Source = "gh"
+			}
+			deliver(in, tt.request)
+			if diff := cmp.Diff([]seen{tt.want}, o.takeDeliveries(t)); diff != "" {
 				t.Errorf("observed (-want +got):\n%s", diff)
 			}
 		})
@@ -170,53 +159,33 @@ func TestDeliveriesAreObserved(t *testing.T) {
 }
 
 // routed adds a route for all events.
-func routed(c *hookonce.Config) {
-	c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
-	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-}
+func routed(c *hookonce.Config) { sendTo(c, "http://localhost/", hookonce.Retry{}) }
 
 // An engine with handlers reports deliveries to an Inline handler, and those of a router that uses
 // Verify, ClaimTx and Accept.
 func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 	t.Parallel()
 	l, o := onSQLite(t), &observed{}
-	mux := &hookonce.Mux[*sql.Tx]{}
-	hookonce.Handle(mux, "gh", "push", func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+	in := inbox(t, l, handling(func(_ context.Context, _ *sql.Tx, ev *hookonce.Event) error {
 		if ev.ID == "fails" {
 			return errors.New("no")
 		}
 		return nil
-	})
-	in := inbox(t, l, mux, func(c *hookonce.Config) {
+	}), func(c *hookonce.Config) {
 		inline(c)
 		c.Observer = o.observer()
 	})
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("1", "{}"))
 	deliver(in, delivery("fails", "{}"))
-	router := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		d, err := in.Verify(w, r)
-		if err == nil && d.Events[0].ID == "lost" {
-			err = errors.New("no connection")
-		}
-		if err != nil {
-			in.Refuse(w, r, err)
-			return
-		}
-		tx, commit := l.begin(t)
-		claimed, err := in.ClaimTx(r.Context(), tx, d)
-		if err := errors.Join(err, commit()); err != nil {
-			t.Error(err)
-			return
-		}
-		in.Accept(w, r, d, claimed)
-	})
-	deliver(router, delivery("2", "{}"))
-	deliver(router, delivery("2", "{}"))
-	deliver(router, delivery("lost", "{}"))
-	get := delivery("3", "{}")
-	get.Method = http.MethodGet
-	deliver(router, get)
+	for _, r := range []*http.Request{delivery("2", "{}"), delivery("2", "{}"), delivery("lost", "{}"), delivery("3", "{}", get)} {
+		receiveInTx(t, l, in, r, func(_ *sql.Tx, ev *hookonce.Event) error {
+			if ev.ID == "lost" {
+				return errors.New("no connection")
+			}
+			return nil
+		})
+	}
 	want := []hookonce.DeliveryObserved{
 		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
 		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
@@ -262,15 +231,8 @@ func TestClaimsAreObserved(t *testing.T) {
 	store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "1")}
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		items(c)
-		c.Sources[0].Event.ID = "item:id + header:X-GitHub-Event"
 		c.Observer = o.observer()
 	})
-	store.Before = func(_ context.Context, p *driver.ClaimParams) error {
-		if slices.ContainsFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == "1:push" }) {
-			return driver.ErrBadRow
-		}
-		return nil
-	}
 	deliver(in, delivery("b", `{"items":[{"id":1},{"id":2}]}`))
 	var sizes []int
 	failed := 0
@@ -292,21 +254,19 @@ func TestAttemptsAreObserved(t *testing.T) {
 	t.Parallel()
 	store, o := rig.OpenSQLite(t), &observed{}
 	broken, gone := errors.New("broken"), hookonce.Permanent(errors.New("gone"))
-	in := withStaleRule(t, store, "", func(c *hookonce.Config) {
-		c.Destinations[0] = hookonce.Destination{
-			Name: "app", Retry: hookonce.Retry{First: time.Millisecond, Max: time.Millisecond},
-			Sender: hookonce.SenderFunc(func(_ context.Context, m *hookonce.Outgoing) error {
-				switch {
-				case m.EventID == "a-2" && m.Attempt == 1:
-					return broken
-				case m.EventID == "b-1":
-					return gone
-				case m.EventID == "c-1" && m.Attempt == 1:
-					panic("a defect")
-				}
-				return nil
-			}),
-		}
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		stale(c)
+		sendBy(c, func(_ context.Context, m *hookonce.Outgoing) error {
+			switch {
+			case m.EventID == "a-2" && m.Attempt == 1:
+				return broken
+			case m.EventID == "b-1":
+				return gone
+			case m.EventID == "c-1" && m.Attempt == 1:
+				panic("a defect")
+			}
+			return nil
+		})
 		c.Observer = o.observer()
 	})
 	run(t, in)
@@ -366,44 +326,6 @@ func TestPruningIsObserved(t *testing.T) {
 	want := []hookonce.PrunedObserved{{Bodies: 1}}
 	if diff := cmp.Diff(want, take(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
-	}
-}
-
-// An Observer that panics, or that has no functions, does not disturb the engine. The panics are
-// logged.
-func TestObserversDoNotDisturb(t *testing.T) {
-	t.Parallel()
-	panics := hookonce.Observer{
-		Delivery: func(hookonce.DeliveryObserved) { panic("of delivery") },
-		Claim:    func(hookonce.ClaimObserved) { panic("of claim") },
-		Attempt:  func(hookonce.AttemptObserved) { panic("of attempt") },
-		Pruned:   func(hookonce.PrunedObserved) { panic("of pruned") },
-	}
-	direct := panics
-	direct.Direct = true
-	for name, o := range map[string]*hookonce.Observer{"panics": &panics, "panics, called directly": &direct, "has no functions": {}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store, s, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
-			in := newEngine(t, store, func(c *hookonce.Config) {
-				*c = *settings(s.URL)
-				c.Observer, c.Logger, c.Retention = o, log.Logger(), time.Microsecond
-			})
-			run(t, in)
-			if got := deliver(in, delivery("1", "{}")); got != ok {
-				t.Errorf("delivery: %+v, want ok", got)
-			}
-			settled(t, store, "1", driver.StateDone)
-			if _, err := in.Prune(t.Context()); err != nil {
-				t.Error(err)
-			}
-			text := strings.Join(log.Lines(), "")
-			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
-				if panics := o.Delivery != nil; strings.Contains(text, of) != panics {
-					t.Errorf("the panic %q is in the log: %t, want %t:\n%s", of, !panics, panics, text)
-				}
-			}
-		})
 	}
 }
 

@@ -11,17 +11,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
-// fillable returns a store whose file SQLite treats as full from some size on, and a function that
-// makes room in it.
-func fillable(t *testing.T) (_ driver.Store, makeRoom func()) {
-	t.Helper()
+func TestReadyOnAFullDisk(t *testing.T) {
+	t.Parallel()
 	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -35,21 +33,12 @@ func fillable(t *testing.T) (_ driver.Store, makeRoom func()) {
 		db.SetMaxOpenConns(1)
 		return db
 	}
+	// SQLite treats a file of that size as full.
 	store := hooksql.NewSQLite(open(writerDSN+"&_pragma=max_page_count(400)"), open(readerDSN))
 	t.Cleanup(func() { store.Close() })
 	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
-	return store, func() {
-		if _, err := open(writerDSN).ExecContext(t.Context(), `DELETE FROM hookonce_event; DELETE FROM hookonce_body_seen`); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestReadyOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	store, makeRoom := fillable(t)
 	in := newEngine(t, store, nil)
 	large := `{"a":"` + strings.Repeat("x", 20_000) + `"}`
 	for i, failed := 0, 0; failed < 5; i++ {
@@ -67,8 +56,10 @@ func TestReadyOnAFullDisk(t *testing.T) {
 		t.Errorf("Ready: got the error %v, want %v", err, driver.ErrUnavailable)
 	}
 	// Without a delivery, as behind a load balancer.
-	makeRoom()
-	rig.WaitFor(t, func() bool { return in.Ready(t.Context()) == nil })
+	if _, err := open(writerDSN).ExecContext(t.Context(), `DELETE FROM hookonce_event; DELETE FROM hookonce_body_seen`); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the engine is ready", func() bool { return in.Ready(t.Context()) == nil })
 	if got := deliver(in, delivery("after", large)); got.Code != http.StatusOK {
 		t.Errorf("a delivery is answered %d, want 200", got.Code)
 	}
@@ -96,62 +87,50 @@ func (s *probeCounter) Claim(ctx context.Context, p *driver.ClaimParams) ([]driv
 	return s.Store.Claim(ctx, p)
 }
 
+// Only failures in a row count, and a success ends it. Faults of single events do not count.
 func TestReadyAfterFailedClaims(t *testing.T) {
 	t.Parallel()
-	fail := func(t *testing.T, in *hookonce.Engine, n int) {
+	store := &probeCounter{Store: &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "bad")}}
+	in := newEngine(t, store, nil)
+	fail := func(n int, id string) {
 		t.Helper()
-		for i := range n {
-			if got := deliver(in, delivery(fmt.Sprint("fails ", i), "{}")); got.Code != http.StatusServiceUnavailable {
+		for range n {
+			if got := deliver(in, delivery(id, "{}")); got.Code != http.StatusServiceUnavailable {
 				t.Fatalf("answered %d, want 503", got.Code)
 			}
 		}
 	}
-	t.Run("a success ends it", func(t *testing.T) {
-		t.Parallel()
-		store := &probeCounter{Store: rig.OpenSQLite(t)}
-		in := newEngine(t, store, nil)
-		store.broken.Store(true)
-		fail(t, in, 9)
-		if in.Ready(t.Context()) == nil {
-			t.Error("ready after 9 failed claims")
+	ready := func(after string) {
+		t.Helper()
+		if err := in.Ready(t.Context()); err != nil {
+			t.Errorf("not ready after %s: %v", after, err)
 		}
-		store.broken.Store(false)
-		if got := deliver(in, delivery("good", "{}")); got.Code != http.StatusOK {
+	}
+	succeed := func(id string) {
+		t.Helper()
+		if got := deliver(in, delivery(id, "{}")); got.Code != http.StatusOK {
 			t.Fatalf("answered %d, want 200", got.Code)
 		}
-		if err := in.Ready(t.Context()); err != nil {
-			t.Errorf("not ready after a claim that succeeded: %v", err)
-		}
-	})
-	t.Run("only failures in a row count", func(t *testing.T) {
-		t.Parallel()
-		store := &probeCounter{Store: rig.OpenSQLite(t)}
-		in := newEngine(t, store, nil)
-		for i := range 3 {
-			store.broken.Store(true)
-			fail(t, in, 4)
-			store.broken.Store(false)
-			if got := deliver(in, delivery(fmt.Sprint("good ", i), "{}")); got.Code != http.StatusOK {
-				t.Fatalf("answered %d, want 200", got.Code)
-			}
-		}
-		if err := in.Ready(t.Context()); err != nil || store.probes.Load() != 0 {
-			t.Errorf("Ready: %v after %d tests, want neither", err, store.probes.Load())
-		}
-	})
-	t.Run("faults of single events do not count", func(t *testing.T) {
-		t.Parallel()
-		store := &rig.FaultStore{Store: rig.OpenSQLite(t), Before: rig.FailFor(driver.ErrBadRow, "bad")}
-		in := newEngine(t, store, nil)
-		for range 9 {
-			if got := deliver(in, delivery("bad", "{}")); got.Code != http.StatusServiceUnavailable {
-				t.Fatalf("answered %d, want 503", got.Code)
-			}
-		}
-		if err := in.Ready(t.Context()); err != nil {
-			t.Errorf("not ready after refused events: %v", err)
-		}
-	})
+		ready("a claim that succeeded")
+	}
+	fail(9, "bad")
+	ready("refused events")
+	for i := range 3 {
+		store.broken.Store(true)
+		fail(4, "fails")
+		store.broken.Store(false)
+		succeed(fmt.Sprint(i))
+	}
+	if n := store.probes.Load(); n != 0 {
+		t.Errorf("%d tests of a claim, want none", n)
+	}
+	store.broken.Store(true)
+	fail(9, "fails")
+	if in.Ready(t.Context()) == nil {
+		t.Error("ready after 9 failed claims")
+	}
+	store.broken.Store(false)
+	succeed("last")
 }
 
 // hangingStore holds the tests of a claim until release is closed.

@@ -24,20 +24,17 @@ func TestDeliveriesOfAnEvent(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
-	send := func(peer, client, body string) {
-		r := delivery("1", body)
-		r.RemoteAddr = peer
-		if client != "" {
+	send := func(id, peer, client, body string) {
+		deliver(in, delivery(id, body, func(r *http.Request) {
+			r.RemoteAddr = peer
 			r.Header.Set("X-Forwarded-For", client)
-		}
-		if w := deliver(in, r); w.Code != http.StatusOK {
-			t.Fatalf("answer %+v", w)
-		}
+		}))
 	}
 	began := time.Now()
-	send("10.0.0.1:1", "198.51.100.1", `{"a":1}`)
-	send("203.0.113.7:2", "198.51.100.2", `{"a":1}`)
-	send("10.0.0.1:3", "2001:db8::1", `{"a":2}`)
+	send("1", "10.0.0.1:1", "198.51.100.1", `{"a":1}`)
+	send("1", "[2001:db8::7]:2", "198.51.100.2", `{"a":1}`)
+	send("1", "10.0.0.1:3", "2001:db8::1", `{"a":2}`)
+	send("2", "10.0.0.1:4", "198.51.100.1", `{"a":1}`) // the body of 1: the id is not signed
 	if err := in.FreshCounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +45,7 @@ func TestDeliveriesOfAnEvent(t *testing.T) {
 	host, _ := os.Hostname()
 	want := []driver.Delivery{
 		{Remote: "2001:db8::1", Gateway: host},
-		{Remote: "203.0.113.7", Gateway: host, SameBody: true},
+		{Remote: "2001:db8::7", Gateway: host, SameBody: true},
 		{Remote: "198.51.100.1", Gateway: host, SameBody: true},
 	}
 	if diff := cmp.Diff(want, got.Recent, cmpopts.IgnoreFields(driver.Delivery{}, "At")); diff != "" {
@@ -62,7 +59,10 @@ func TestDeliveriesOfAnEvent(t *testing.T) {
 	if got.OtherBody == nil || string(got.OtherBody.Body) != `{"a":2}` || !strings.Contains(string(got.OtherBody.Headers), "2001:db8::1") {
 		t.Errorf("the other body is %+v", got.OtherBody)
 	}
-	if got.Duplicates != 2 || got.Deliveries.OtherBodies != 1 {
-		t.Errorf("%d duplicates and %d other bodies, want 2 and 1", got.Duplicates, got.Deliveries.OtherBodies)
+	if got.Duplicates != 2 || got.Deliveries.Count != 3 || got.Deliveries.OtherBodies != 1 || got.Deliveries.Repeats != 1 {
+		t.Errorf("%d duplicates, and the counts %+v; want 2 duplicates with one other body, and one repeat", got.Duplicates, got.Deliveries)
+	}
+	if repeat := eventState(t, store, "2").Deliveries; repeat.Count != 1 || repeat.RepeatOf != "1" {
+		t.Errorf("the counts of the repeat are %+v", repeat)
 	}
 }

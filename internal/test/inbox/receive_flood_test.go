@@ -10,22 +10,9 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
-
-// withQuiet adds the source quiet beside gh.
-func withQuiet(c *hookonce.Config) {
-	quiet := c.Sources[0]
-	quiet.Name = "quiet"
-	c.Sources = append(c.Sources, quiet)
-}
-
-// quietDelivery is a delivery to the source quiet.
-func quietDelivery(id, body string) *http.Request {
-	r := delivery(id, body)
-	r.URL.Path = "/webhooks/quiet"
-	return r
-}
 
 // A source is answered while another source fills the queue.
 func TestFloodOfOneSourceInTheQueue(t *testing.T) {
@@ -33,7 +20,7 @@ func TestFloodOfOneSourceInTheQueue(t *testing.T) {
 	g := rig.NewGate()
 	in := newEngine(t, &rig.FaultStore{Store: rig.OpenSQLite(t), Before: g.Hold}, func(c *hookonce.Config) {
 		c.Queue = 8
-		withQuiet(c)
+		addSource(c, "quiet", nil)
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { deliver(in, delivery("held", "{}")) })
@@ -47,12 +34,12 @@ func TestFloodOfOneSourceInTheQueue(t *testing.T) {
 	}
 	for i := range 2 {
 		wg.Go(func() {
-			if got := deliver(in, quietDelivery(fmt.Sprint(i), "{}")); got != ok {
+			if got := deliver(in, delivery(fmt.Sprint(i), "{}", to("quiet"))); got != ok {
 				t.Errorf("a delivery of another source: %+v, want ok", got)
 			}
 		})
 	}
-	rig.WaitFor(t, func() bool { return len(flood) == 2 }) // they gave up their places
+	eventually.True(t, "two more of the flood gave up their places", func() bool { return len(flood) == 2 })
 	close(g.Open)
 	wg.Wait()
 }
@@ -62,7 +49,7 @@ func TestFloodOfOneSourceInMemory(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.BodyBytes = 256 << 10
-		withQuiet(c)
+		addSource(c, "quiet", nil)
 	})
 	var wg sync.WaitGroup
 	end := make(chan struct{})
@@ -84,7 +71,7 @@ func TestFloodOfOneSourceInMemory(t *testing.T) {
 		wg.Go(func() { <-end; rest.Close() })
 	}
 	<-refused
-	if got := deliver(in, quietDelivery("1", fmt.Sprintf("%16000d", 1))); got != ok {
+	if got := deliver(in, delivery("1", fmt.Sprintf("%16000d", 1), to("quiet"))); got != ok {
 		t.Errorf("a delivery of another source: %+v, want ok", got)
 	}
 	close(end)

@@ -2,19 +2,16 @@ package inbox_test
 
 import (
 	"bufio"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -23,30 +20,29 @@ import (
 func TestConnectionOfARequestFramedTwice(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, rig.OpenSQLite(t), nil)
-	t.Run("ServeHTTP", func(t *testing.T) {
-		t.Parallel()
-		closesConnections(t, in)
-	})
-	t.Run("Verify", func(t *testing.T) {
-		t.Parallel()
-		closesConnections(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	for name, h := range map[string]http.HandlerFunc{
+		"ServeHTTP": in.ServeHTTP,
+		"Verify": func(w http.ResponseWriter, r *http.Request) {
 			if _, err := in.Verify(w, r); err != nil {
 				in.Refuse(w, r, err)
 			}
-		}))
-	})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			closesConnections(t, h)
+		})
+	}
 }
 
 func closesConnections(t *testing.T, h http.Handler) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	const body = `{"a":1}`
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(body))
-	signature := hex.EncodeToString(mac.Sum(nil))
+	signature := delivery("", body).Header.Get(githubSignature)
 	head := func(version, id, framing string) string {
 		return "POST /webhooks/gh HTTP/" + version + "\r\nHost: x\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: " + id +
-			"\r\nX-Hub-Signature-256: sha256=" + signature + "\r\n" + framing + "\r\n"
+			"\r\n" + githubSignature + ": " + signature + "\r\n" + framing + "\r\n"
 	}
 	length := fmt.Sprintf("Content-Length: %d\r\n", len(body))
 	chunks := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
@@ -62,28 +58,25 @@ func closesConnections(t *testing.T, h http.Handler) {
 		// net/http hides the length from handlers, so these cost their connection too.
 		{"chunked", head("1.1", "6", "Transfer-Encoding: chunked\r\n") + chunks, false},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			answers := bufio.NewReader(conn)
-			if status, err := exchange(conn, answers, tt.request); err != nil || status != http.StatusOK {
-				t.Fatalf("the answer is %d, %v, want 200", status, err)
-			}
-			status, err := exchange(conn, answers, head("1.1", "next of "+tt.name, length)+body)
-			switch {
-			case tt.open && (err != nil || status != http.StatusOK):
-				t.Errorf("the next request on the connection: %d, %v, want 200", status, err)
-			case !tt.open && err == nil:
-				t.Errorf("the next request on the connection was answered %d, want a closed connection", status)
-			}
-		})
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(eventually.Bound)); err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(conn)
+		if status, err := exchange(conn, answers, tt.request); err != nil || status != http.StatusOK {
+			t.Fatalf("%s: the answer is %d, %v, want 200", tt.name, status, err)
+		}
+		status, err := exchange(conn, answers, head("1.1", "next of "+tt.name, length)+body)
+		switch {
+		case tt.open && (err != nil || status != http.StatusOK):
+			t.Errorf("%s: the next request on the connection: %d, %v, want 200", tt.name, status, err)
+		case !tt.open && err == nil:
+			t.Errorf("%s: the next request on the connection was answered %d, want a closed connection", tt.name, status)
+		}
 	}
 }
 

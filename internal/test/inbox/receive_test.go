@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -14,9 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -31,36 +27,13 @@ func TestPathsThatNameNoSource(t *testing.T) {
 		"/", "/webhooks", "/webhooks/", "/webhooks/other", "/webhooks/gh/", "//webhooks/gh", "/webhooks//gh",
 		"/x/../webhooks/gh", "/webhooks%2Fgh", "/webhooks/%67h", "/webhooks/gh%00", "/webhooks/GH",
 	} {
-		r := delivery("1", "{}")
 		u, err := url.Parse("http://example.com" + path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.URL = u
-		w := httptest.NewRecorder()
-		in.ServeHTTP(w, r)
-		if w.Code != 404 {
-			t.Errorf("%s: answer %d, want 404", path, w.Code)
+		if got := deliver(in, delivery("1", "{}", func(r *http.Request) { r.URL = u })); got.Code != 404 {
+			t.Errorf("%s: answer %d, want 404", path, got.Code)
 		}
-	}
-}
-
-func TestDuplicatesAreCounted(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	in := newEngine(t, store, nil)
-	deliver(in, delivery("1", "{}"))
-	deliver(in, delivery("1", "{}"))
-	deliver(in, delivery("1", `{"other":true}`))
-	deliver(in, delivery("2", "{}")) // the same body as 1; the id is not signed
-	runEnded(t, in)
-	want := driver.Deliveries{Count: 3, OtherBodies: 1, Repeats: 1}
-	opts := cmpopts.IgnoreFields(driver.Deliveries{}, "FirstAt", "LastAt", "FirstRemote", "FirstGateway")
-	if diff := cmp.Diff(want, eventState(t, store, "1").Deliveries, opts); diff != "" {
-		t.Errorf("deliveries of 1 (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(driver.Deliveries{Count: 1, RepeatOf: "1"}, eventState(t, store, "2").Deliveries, opts); diff != "" {
-		t.Errorf("deliveries of 2 (-want +got):\n%s", diff)
 	}
 }
 
@@ -74,8 +47,8 @@ func TestPanicsAreAnswered(t *testing.T) {
 		return nil
 	}}
 	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: "http://localhost/"}}
-		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(*hookonce.Event) (bool, error) { panic("a defect of the route") }}}
+		routed(c)
+		c.Routes[0].Where = func(*hookonce.Event) (bool, error) { panic("a defect of the route") }
 	})
 	if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
 		t.Errorf("a delivery while the store panics: %+v, want 503", got)
@@ -101,31 +74,12 @@ func TestPanicsOfTheRequestAreAnswered(t *testing.T) {
 	l := onSQLite(t)
 	l.db = panickingStore{l.db}
 	in := inbox(t, l, nil, nil)
-	for name, receive := range map[string]http.HandlerFunc{
-		"ServeHTTP": in.ServeHTTP,
-		"Verify": func(w http.ResponseWriter, r *http.Request) {
-			_, err := in.Verify(w, r)
-			if err == nil {
-				t.Error("Verify returned no error")
-			}
-			in.Refuse(w, r, err)
-		},
-		"Accept": func(w http.ResponseWriter, _ *http.Request) {
-			r := delivery("1", "{}")
-			d, err := in.Verify(w, r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tx, commit := l.begin(t)
-			claimed, err := in.ClaimTx(t.Context(), tx, d)
-			if err := errors.Join(err, commit()); err != nil {
-				t.Fatal(err)
-			}
-			in.Accept(w, r, d, claimed)
-		},
+	nameless := func() *http.Request { return delivery("", "{}") } // without an event id: for the quarantine
+	for name, w := range map[string]*httptest.ResponseRecorder{
+		"ServeHTTP": answered(in, nameless()),
+		"Refuse":    receiveInTx(t, l, in, nameless(), nil),
+		"Accept":    receiveInTx(t, l, in, delivery("1", "{}"), nil),
 	} {
-		w := httptest.NewRecorder()
-		receive(w, delivery("", "{}")) // without an event id: for the quarantine
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: the answer is %d with Retry-After %q, want 503 with a time", name, w.Code, w.Header().Get("Retry-After"))
 		}
@@ -175,11 +129,10 @@ func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
 		c.Logger = log.Logger()
 	})
 	forged := func(peer, client string) int {
-		r := delivery("1", "{}")
-		r.Header.Set("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64))
-		r.RemoteAddr = peer
-		r.Header.Set("X-Forwarded-For", "192.0.2.99, "+client)
-		return deliver(in, r).Code
+		return deliver(in, delivery("1", "{}", forge, func(r *http.Request) {
+			r.RemoteAddr = peer
+			r.Header.Set("X-Forwarded-For", "192.0.2.99, "+client)
+		})).Code
 	}
 	for i, tt := range []struct {
 		peer, client string
@@ -199,7 +152,7 @@ func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
 			t.Errorf("forgery %d, of %s by %s: %d, want %d", i, tt.client, tt.peer, got, tt.want)
 		}
 	}
-	if text := strings.Join(log.Lines(), ""); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
+	if text := log.Text(); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
 		t.Errorf("the log names other clients:\n%s", text)
 	}
 }

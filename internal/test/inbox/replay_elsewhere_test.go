@@ -1,7 +1,6 @@
 package inbox_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,46 +8,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
 
 // An operator's process, such as a command or a gateway, has no handlers. The work of an event does
 // not depend on it.
 
-func TestOperatorElsewhereOnPGX(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onPGX, elsewhereTests[pgx.Tx]())
-}
-
-func TestOperatorElsewhereOnSQLite(t *testing.T) {
-	t.Parallel()
-	runLibraryTests(t, onSQLite, elsewhereTests[*sql.Tx]())
-}
-
-func elsewhereTests[T any]() []libraryTest[T] {
-	return []libraryTest[T]{
-		{"an undecided event runs its handler after a replay", undecidedElsewhere[T]},
-		{"a quarantined request waits for its handler", quarantinedElsewhere[T]},
-		{"a part of a retried request waits for its handler", partElsewhere[T]},
-		{"a quarantined request of Verify waits for its caller", verifiedElsewhere[T]},
-	}
-}
-
 // slowRoute is a setting with the route "slow" from every source, whose condition is err.
 func slowRoute(err error) func(*hookonce.Config) {
 	return func(cfg *hookonce.Config) {
-		cfg.Destinations = []hookonce.Destination{{Name: "d", Sender: newSent()}}
-		cfg.Routes = []hookonce.Route{{Name: "slow", To: "d", Where: func(*hookonce.Event) (bool, error) { return err == nil, err }}}
+		sendBy(cfg, newSent().Send)
+		cfg.Routes[0].Name, cfg.Routes[0].Where = "slow", func(*hookonce.Event) (bool, error) { return err == nil, err }
 	}
 }
 
-func undecidedElsewhere[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
+func TestUndecidedEventRunsItsHandlerAfterAReplay(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := handling(effectOf(l))
 	in := inbox(t, l, mux, slowRoute(fmt.Errorf("%w: too long", hookonce.ErrUndecided)))
 	deliverAll(t, in, "1", "2")
 	wantUndecided(t, l.db, "1")
@@ -80,7 +61,7 @@ func undecidedElsewhere[T any](t *testing.T, l *library[T]) {
 	}
 	run(t, in)
 	for _, id := range []string{"1", "2"} {
-		wantOutcome(t, l, id, outcome{State: "done", Attempts: 1, Generation: 1})
+		wantOutcome(t, l, id, outcome{State: driver.StateDone, Attempts: 1, Generation: 1})
 	}
 	wantEffects(t, l, "1", "2")
 }
@@ -98,9 +79,10 @@ func wantHandledElsewhere(t *testing.T, store driver.Store, settings func(*hooko
 	}
 }
 
-func quarantinedElsewhere[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
+func TestQuarantinedRequestWaitsForItsHandler(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := handling(effectOf(l))
 	if got := deliver(inbox(t, l, mux, idAt("body:id")), delivery("h", `{"uid":"e1"}`)); got.Code != http.StatusBadRequest {
 		t.Fatalf("answer %+v, want 400", got)
 	}
@@ -110,16 +92,17 @@ func quarantinedElsewhere[T any](t *testing.T, l *library[T]) {
 		t.Fatal(err)
 	}
 	run(t, in)
-	wantOutcome(t, l, "e1", done)
+	wantDone(t, l, "e1")
 	wantEffects(t, l, "e1")
 }
 
-// partElsewhere retries a batch where its handlers are. An item that stays keeps that fact.
-func partElsewhere[T any](t *testing.T, l *library[T]) {
-	mux := &hookonce.Mux[T]{}
-	hookonce.Handle(mux, "gh", "push", effectOf(l))
+// A batch is retried where its handlers are. An item that stays keeps that fact.
+func TestPartOfARetriedRequestWaitsForItsHandler(t *testing.T) {
+	t.Parallel()
+	l := onSQLite(t)
+	mux := handling(effectOf(l))
 	deliver(inbox(t, l, mux, items), delivery("b", `{"events":[{"id":"a"},{}]}`))
-	right := batchOf(provider.EventRules{ID: "item:id", Batch: "body:events"})
+	right := rules(provider.EventRules{ID: "item:id", Batch: "body:events"})
 	got, err := inbox(t, l, mux, right).RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key)
 	if err != nil || got.Claimed != 1 || got.Kept != 1 {
 		t.Fatalf("retried %+v and the error %v, want one event and one item", got, err)
@@ -127,10 +110,12 @@ func partElsewhere[T any](t *testing.T, l *library[T]) {
 	wantHandledElsewhere(t, l.db, right)
 }
 
-func verifiedElsewhere[T any](t *testing.T, l *library[T]) {
-	d, err := newEngine(t, l.db, idAt("body:id")).Verify(httptest.NewRecorder(), delivery("h", `{"uid":"e1"}`))
+func TestQuarantinedRequestOfVerifyWaitsForItsCaller(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	d, err := newEngine(t, store, idAt("body:id")).Verify(httptest.NewRecorder(), delivery("h", `{"uid":"e1"}`))
 	if err == nil {
 		t.Fatalf("Verify returned %+v, want an error", d)
 	}
-	wantHandledElsewhere(t, l.db, idAt("body:uid"))
+	wantHandledElsewhere(t, store, idAt("body:uid"))
 }

@@ -2,10 +2,8 @@ package inbox_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -57,52 +56,6 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestRefusedReplays(t *testing.T) {
-	t.Parallel()
-	store, s := rig.OpenSQLite(t), newSink(t)
-	in := forwarding(t, store, s.URL, quick)
-	deliver(in, delivery("done", "{}"))
-	settled(t, store, "done", driver.StateDone)
-	idle := newEngine(t, rig.OpenSQLite(t), nil) // no routes
-	deliver(idle, delivery("unrouted", "{}"))
-
-	tests := []struct {
-		name string
-		in   *hookonce.Engine
-		req  hookonce.ReplayRequest
-		want error
-	}{
-		{"unknown", in, hookonce.ReplayRequest{Source: "gh", EventID: "2"}, driver.ErrNotFound},
-		{"done without a mode", in, hookonce.ReplayRequest{Source: "gh", EventID: "done"}, driver.ErrModeNeeded},
-		{
-			"no route", idle,
-			hookonce.ReplayRequest{Source: "gh", EventID: "unrouted", Mode: driver.ReplayAsNew},
-			driver.ErrNoRoute,
-		},
-		{
-			"request id too long", in,
-			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: strings.Repeat("x", 256)},
-			hookonce.ErrRequestID,
-		},
-		{
-			"request id with a line feed", in,
-			hookonce.ReplayRequest{Source: "gh", EventID: "done", Mode: driver.ReplayAsNew, RequestID: "a\nb"},
-			hookonce.ErrRequestID,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.in.Replay(t.Context(), &tt.req)
-			if !errors.Is(err, tt.want) {
-				t.Errorf("got %+v, error %v, want %v", got, err, tt.want)
-			}
-		})
-	}
-	if n := len(s.got()); n != 1 {
-		t.Errorf("the destination got %d requests, want 1", n)
-	}
-}
-
 // Replay sends an event by a route that was added after the event.
 func TestReplayByANewRoute(t *testing.T) {
 	t.Parallel()
@@ -115,7 +68,7 @@ func TestReplayByANewRoute(t *testing.T) {
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
 		t.Fatal(err)
 	}
-	rig.WaitFor(t, func() bool { return len(s.got()) == 1 })
+	eventually.True(t, "the message is sent", func() bool { return len(s.got()) == 1 })
 	id := messageID("1", 0) // the id that the message has if the route is older than the event
 	want := []received{{ID: id, Key: id, Attempt: "1", Replay: "1", Body: `{"n":1}`}}
 	if diff := cmp.Diff(want, s.got()); diff != "" {
@@ -126,64 +79,20 @@ func TestReplayByANewRoute(t *testing.T) {
 	}
 }
 
-// TestReplayDoubleClick asks for one replay eight times at once. With a request id, all calls
-// return the same result. Without one, a single call replays the event. The others fail, because
-// the event is open, or because it is done by then and a mode is needed.
-func TestReplayDoubleClick(t *testing.T) {
-	t.Parallel()
-	for _, requestID := range []string{"click-1", ""} {
-		t.Run(fmt.Sprintf("request id %q", requestID), func(t *testing.T) {
-			t.Parallel()
-			store, s := rig.OpenSQLite(t), newSink(t, 410)
-			in := forwarding(t, store, s.URL, quick)
-			deliver(in, delivery("1", "{}"))
-			settled(t, store, "1", driver.StateDead)
-
-			var mu sync.Mutex
-			var replayed, repeated, refused int
-			var clicks sync.WaitGroup
-			for range 8 {
-				clicks.Go(func() {
-					got, err := in.Replay(context.Background(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", RequestID: requestID})
-					mu.Lock()
-					defer mu.Unlock()
-					switch {
-					case errors.Is(err, driver.ErrOpen), errors.Is(err, driver.ErrModeNeeded):
-						refused++
-					case err != nil || got.Generation != 1 || got.Messages != 1:
-						t.Errorf("got %+v, error %v, want generation 1 with 1 message", got, err)
-					case got.Repeated:
-						repeated++
-					default:
-						replayed++
-					}
-				})
-			}
-			clicks.Wait()
-			if replayed != 1 || requestID != "" && repeated != 7 || requestID == "" && refused != 7 {
-				t.Errorf("%d calls replayed, %d repeated, %d were refused; want 1 to replay", replayed, repeated, refused)
-			}
-			settled(t, store, "1", driver.StateDone)
-			if n := len(s.got()); n != 2 {
-				t.Errorf("the destination got %d requests, want 2", n)
-			}
-		})
-	}
-}
-
 func TestDeadLettersInBulk(t *testing.T) {
 	t.Parallel()
 	const events = 450 // more than two pages
 	store, o := rig.OpenSQLite(t), &observed{}
-	s := newSink(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: s.URL, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		items(c)
+		routed(c)
 		c.Observer = o.observer()
 	}) // not running: the test does the work of the relay
+	var list []string
 	for i := range events {
-		deliver(in, delivery(fmt.Sprint(i), "{}"))
+		list = append(list, fmt.Sprintf(`{"id":%d}`, i))
 	}
+	deliver(in, delivery("", `{"items":[`+strings.Join(list, ",")+`]}`))
 	bury(t, store, events)
 
 	some := &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: "gh"}, EventIDs: []string{"7", "8", "no such"}}

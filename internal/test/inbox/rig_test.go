@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -21,12 +22,15 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
 const secret = "0123456789abcdef"
+
+// remote is the client of all requests of httptest, without its port.
+const remote = "192.0.2.1"
 
 // newEngine returns an engine with the source gh. It is not running.
 func newEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)) *hookonce.Engine {
@@ -49,15 +53,52 @@ func newEngine(t *testing.T, store driver.Store, change func(*hookonce.Config)) 
 	return in
 }
 
-// delivery returns a signed request as GitHub sends it.
-func delivery(id, body string) *http.Request {
+// delivery returns a signed request as GitHub sends it, with changes made after that.
+func delivery(id, body string, changes ...func(*http.Request)) *http.Request {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte(body))
 	r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", strings.NewReader(body))
-	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	r.Header.Set(githubSignature, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	r.Header.Set("X-GitHub-Delivery", id)
 	r.Header.Set("X-GitHub-Event", "push")
+	for _, change := range changes {
+		change(r)
+	}
 	return r
+}
+
+const githubSignature = "X-Hub-Signature-256"
+
+// Changes to a delivery that was signed.
+
+func get(r *http.Request) { r.Method = http.MethodGet }
+
+func unsign(r *http.Request) { r.Header.Del(githubSignature) }
+
+func forge(r *http.Request) {
+	r.Header.Set(githubSignature, "sha256="+strings.Repeat("0", 64))
+}
+
+// to sends it to another source.
+func to(source string) func(*http.Request) {
+	return func(r *http.Request) { r.URL.Path = "/webhooks/" + source }
+}
+
+// typed gives it another type than push.
+func typed(eventType string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("X-GitHub-Event", eventType) }
+}
+
+// versioned returns a delivery of version v of object o. The id of its event is o-v.
+func versioned(o, v string, changes ...func(*http.Request)) *http.Request {
+	return delivery(o+"-"+v, fmt.Sprintf(`{"o":%q,"v":%q}`, o, v), changes...)
+}
+
+// answered returns the whole answer of h to r.
+func answered(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 // result is the part of an answer that tests compare.
@@ -69,8 +110,7 @@ type result struct {
 
 // deliver sends r to h and returns the answer.
 func deliver(h http.Handler, r *http.Request) result {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
+	w := answered(h, r)
 	out := result{Code: w.Code}
 	if w.Code == http.StatusOK {
 		var body struct {
@@ -129,10 +169,33 @@ func settings(url string) *hookonce.Config {
 		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
 	}}}
 	if url != "" {
-		cfg.Destinations = []hookonce.Destination{{Name: "app", URL: url, AllowPrivate: true}}
-		cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		sendTo(cfg, url, hookonce.Retry{})
 	}
 	return cfg
+}
+
+// sendTo adds the route all to the destination app at url.
+func sendTo(c *hookonce.Config, url string, retry hookonce.Retry) {
+	c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
+	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+}
+
+// sendBy adds the route all to the destination app. It has three attempts, a millisecond apart.
+func sendBy(c *hookonce.Config, sender hookonce.SenderFunc) {
+	c.Destinations = []hookonce.Destination{{
+		Name: "app", Sender: sender, Retry: hookonce.Retry{Attempts: 3, First: time.Millisecond, Max: time.Millisecond},
+	}}
+	c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+}
+
+// addSource adds a source like the first one, which change may change.
+func addSource(c *hookonce.Config, name string, change func(*hookonce.Source)) {
+	added := c.Sources[0]
+	added.Name = name
+	if change != nil {
+		change(&added)
+	}
+	c.Sources = append(c.Sources, added)
 }
 
 func reload(t *testing.T, in *hookonce.Engine, cfg *hookonce.Config) {
@@ -153,8 +216,12 @@ func messageID(event string, generation int) string {
 // settled waits until an event of gh is in a state, and returns it.
 func settled(t *testing.T, store driver.Store, id, state string) *driver.EventDetail {
 	t.Helper()
-	rig.WaitFor(t, func() bool { return eventState(t, store, id).State == state })
-	return eventState(t, store, id)
+	var ev *driver.EventDetail
+	eventually.True(t, "event "+id+" is "+state, func() bool {
+		ev = eventState(t, store, id)
+		return ev.State == state
+	})
+	return ev
 }
 
 // received holds the fields of a request to a destination that tests compare.
@@ -205,10 +272,7 @@ func (s *sink) got() []received {
 // forwarding runs an engine that sends all events of gh to url.
 func forwarding(t *testing.T, store driver.Store, url string, retry hookonce.Retry) *hookonce.Engine {
 	t.Helper()
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: url, Retry: retry, AllowPrivate: true}}
-		c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
-	})
+	in := newEngine(t, store, func(c *hookonce.Config) { sendTo(c, url, retry) })
 	run(t, in)
 	return in
 }
@@ -221,15 +285,21 @@ type runner interface {
 // run runs in until the test ends.
 func run(t testing.TB, in runner) {
 	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(start(t, in))
+}
+
+// start runs in until the returned function is called.
+func start(t testing.TB, in runner) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	return func() {
+		t.Helper()
+		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Run: %v", err)
 		}
-	})
+	}
 }
 
 // runEnded runs in with a context that has ended. Run writes the counts, figures and refused requests, and returns.

@@ -37,23 +37,12 @@ func TestSecretsOutliveTheClient(t *testing.T) {
 	}
 }
 
-func TestNoActiveSecretsIs503(t *testing.T) {
-	t.Parallel()
-	for name, secrets := range map[string][]string{"none": nil, "empty": {""}, "blank": {secret, " "}} {
-		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-			c.Sources[0].Secrets = hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return secrets, nil })
-		})
-		if got := deliver(in, delivery("1", "{}")); got.Code != 503 {
-			t.Errorf("%s: %+v, want 503", name, got)
-		}
-	}
-}
-
 // A key of zero bytes gives the same HMAC as the empty key, which everyone knows. No way into the
 // settings accepts one, and secrets that come later verify nothing.
 func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
 	t.Parallel()
 	zeros := strings.Repeat("\x00", 32)
+	store := rig.OpenSQLite(t)
 	whsec := "whsec_" + strings.Repeat("AAAA", 8)
 	for name, change := range map[string]func(*hookonce.Config){
 		"raw": func(c *hookonce.Config) { c.Sources[0].Secrets = hookonce.StaticSecrets(secret, zeros) },
@@ -69,26 +58,23 @@ func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
 	} {
 		cfg := settings("")
 		change(cfg)
-		if _, err := hookonce.NewEngine(rig.OpenSQLite(t), cfg); err == nil || !strings.Contains(err.Error(), "only zero bytes") {
+		if _, err := hookonce.NewEngine(store, cfg); err == nil || !strings.Contains(err.Error(), "only zero bytes") {
 			t.Errorf("%s: NewEngine returns %v, want an error about zero bytes", name, err)
 		}
 	}
 
-	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		perTenant := hookonce.SecretsFunc(func(context.Context, *http.Request) ([]string, error) { return []string{zeros}, nil })
 		c.Sources[0].Secrets = perTenant
 		c.Sources = append(c.Sources, hookonce.Source{Name: "x", Provider: provider.X, Secrets: perTenant}, asanaSource(nil))
 	})
-	forged := delivery("1", "{}")
 	mac := hmac.New(sha256.New, nil)
 	mac.Write([]byte("{}"))
-	forged.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-	if got := deliver(in, forged); got.Code != 503 {
+	sum := hex.EncodeToString(mac.Sum(nil))
+	if got := deliver(in, delivery("1", "{}", func(r *http.Request) { r.Header.Set(githubSignature, "sha256="+sum) })); got.Code != 503 {
 		t.Errorf("a delivery signed with the empty key: %+v, want 503", got)
 	}
-	w := httptest.NewRecorder()
-	in.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/webhooks/x?crc_token=abc", http.NoBody))
+	w := answered(in, httptest.NewRequest(http.MethodGet, "/webhooks/x?crc_token=abc", http.NoBody))
 	if w.Code != 503 || strings.Contains(w.Body.String(), "sha256=") {
 		t.Errorf("a handshake that the empty key would sign: %d %s, want 503", w.Code, w.Body)
 	}
@@ -97,7 +83,7 @@ func TestSecretsOfZeroBytesAreRefused(t *testing.T) {
 		t.Errorf("zero bytes were handed over: %d, want 400", got)
 	}
 	event := httptest.NewRequest(http.MethodPost, "/webhooks/asana", strings.NewReader("{}"))
-	event.Header.Set("X-Hook-Signature", hex.EncodeToString(mac.Sum(nil)))
+	event.Header.Set("X-Hook-Signature", sum)
 	if got := deliver(asanaEngine(t, zerosLearned{store, zeros}, nil), event); got.Code != 503 {
 		t.Errorf("a delivery under learned zero bytes: %+v, want 503", got)
 	}
@@ -121,38 +107,38 @@ func (s zerosLearned) LearnedSecrets(ctx context.Context, sources []string) ([]d
 // Secrets are the user's code. Its faults are not the sender's: the answer tells it to deliver again.
 func TestFaultsOfSecretsAre503(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
+	store, release := rig.OpenSQLite(t), make(chan struct{})
 	t.Cleanup(func() { close(release) })
+	returns := func(secrets []string, err error) hookonce.SecretsFunc {
+		return func(context.Context, *http.Request) ([]string, error) { return secrets, err }
+	}
 	for name, secrets := range map[string]hookonce.SecretsFunc{
-		"panics":             func(context.Context, *http.Request) ([]string, error) { panic("a defect") },
-		"ends its goroutine": func(context.Context, *http.Request) ([]string, error) { runtime.Goexit(); return nil, nil },
-		"never returns":      func(context.Context, *http.Request) ([]string, error) { <-release; return nil, nil },
-		"returns an error":   func(context.Context, *http.Request) ([]string, error) { return nil, errors.New("no such tenant") },
-		"returns no secret":  func(context.Context, *http.Request) ([]string, error) { return nil, nil },
+		"panics":                    func(context.Context, *http.Request) ([]string, error) { panic("a defect") },
+		"ends its goroutine":        func(context.Context, *http.Request) ([]string, error) { runtime.Goexit(); return nil, nil },
+		"never returns":             func(context.Context, *http.Request) ([]string, error) { <-release; return nil, nil },
+		"returns an error":          returns(nil, errors.New("a defect")),
+		"returns no secret":         returns(nil, nil),
+		"returns an empty secret":   returns([]string{""}, nil),
+		"returns a blank one, too":  returns([]string{secret, " "}, nil),
+		"returns nothing but zeros": returns([]string{strings.Repeat("\x00", 32)}, nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			log := &rig.Log{}
-			in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-				c.Sources[0].Secrets, c.Sources[0].AckTimeout, c.Logger = secrets, time.Second, log.Logger()
+			in := newEngine(t, store, func(c *hookonce.Config) {
+				c.Sources[0].Secrets, c.Sources[0].AckTimeout = secrets, time.Second
 			})
-			for name, receive := range map[string]http.HandlerFunc{
-				"ServeHTTP": in.ServeHTTP,
-				"Verify": func(w http.ResponseWriter, r *http.Request) {
-					_, err := in.Verify(w, r)
-					if err == nil {
-						t.Error("Verify accepted the delivery")
-					}
-					in.Refuse(w, r, err)
-				},
-			} {
-				w := httptest.NewRecorder()
-				receive(w, delivery("1", "{}"))
+			own := httptest.NewRecorder()
+			if _, err := in.Verify(own, delivery("1", "{}")); err == nil {
+				t.Error("Verify accepted the delivery")
+			} else {
+				in.Refuse(own, delivery("1", "{}"), err)
+			}
+			for way, w := range map[string]*httptest.ResponseRecorder{"ServeHTTP": answered(in, delivery("1", "{}")), "Refuse": own} {
 				if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-					t.Errorf("%s: the answer is %d with Retry-After %q, want 503 with a time", name, w.Code, w.Header().Get("Retry-After"))
+					t.Errorf("%s: the answer is %d with Retry-After %q, want 503 with a time", way, w.Code, w.Header().Get("Retry-After"))
 				}
 				if strings.Contains(w.Body.String(), "defect") {
-					t.Errorf("%s: the answer tells the sender about the defect: %s", name, w.Body)
+					t.Errorf("%s: the answer tells the sender about the defect: %s", way, w.Body)
 				}
 			}
 		})

@@ -1,9 +1,7 @@
 package inbox_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -30,8 +28,7 @@ func TestAckOfTheProvider(t *testing.T) {
 		src := hookonce.Source{Name: "pay", Provider: "adyen", Secrets: hookonce.StaticSecrets(key), Ack: ack, AckTimeout: 30 * time.Second}
 		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
 		for range 2 {
-			w := httptest.NewRecorder()
-			in.ServeHTTP(w, signAs(t, &src, key, adyenItem))
+			w := answered(in, signAs(t, &src, key, adyenItem))
 			if w.Code != http.StatusOK || w.Body.String() != want {
 				t.Errorf("answer %d %s, want 200 %s", w.Code, w.Body, want)
 			}
@@ -97,9 +94,9 @@ func TestCredentialsAreNotStored(t *testing.T) {
 // The catalog sets defaults of a source: the dedupe window covers the provider's retries.
 func TestDefaultsOfTheProvider(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
+	log := &rig.Log{}
 	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-		c.DedupeWindow, c.Logger = time.Hour, slog.New(slog.NewTextHandler(&log, nil))
+		c.DedupeWindow, c.Logger = time.Hour, log.Logger()
 		one := hookonce.StaticSecrets(secret)
 		c.Sources = []hookonce.Source{
 			{Name: "a", Provider: provider.Stripe, Secrets: one},
@@ -128,7 +125,7 @@ func TestDefaultsOfTheProvider(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if lines := strings.Split(strings.TrimSpace(log.String()), "\n"); len(lines) != 1 || !strings.Contains(lines[0], "shorter") || !strings.Contains(lines[0], "source=b") {
+	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "shorter") || !strings.Contains(lines[0], "source=b") {
 		t.Errorf("the log says %q, want one line about the short dedupe window of b", lines)
 	}
 }

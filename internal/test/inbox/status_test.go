@@ -42,7 +42,7 @@ func TestStatusHoldsNoSecret(t *testing.T) {
 
 func TestStatusOfASender(t *testing.T) {
 	t.Parallel()
-	in := sendingBy(t, rig.OpenSQLite(t), uncomparable{}, nil)
+	in := sendingBy(t, rig.OpenSQLite(t), nil, func(d *hookonce.Destination) { d.Sender = uncomparable{} })
 	got := in.Destinations()[0]
 	if !got.Sender || got.Address != "" || got.Signed {
 		t.Errorf("got %+v, want an unsigned Sender without an address", got)

@@ -5,17 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -67,7 +67,7 @@ func (s *tracedSpan) End(e hookonce.SpanEnd) {
 // ended waits for n spans of a name that have ended, and returns them.
 func (t *tracer) ended(tb testing.TB, name string, n int) (found []*tracedSpan) {
 	tb.Helper()
-	rig.WaitFor(tb, func() bool {
+	eventually.True(tb, fmt.Sprintf("%d spans %s have ended", n, name), func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		found = slices.DeleteFunc(slices.Clone(t.spans), func(s *tracedSpan) bool { return s.Name != name || s.end == nil })
@@ -78,32 +78,22 @@ func (t *tracer) ended(tb testing.TB, name string, n int) (found []*tracedSpan) 
 
 const sendersTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
+func ofTrace(r *http.Request) { r.Header.Set("Traceparent", sendersTrace) }
+
 // The handler, the message that it enqueues and a replay belong to the trace of the delivery.
 func TestTracesOfHandlers(t *testing.T) {
 	t.Parallel()
-	store, isPGX := onPGX(t).db.(*hookpgx.Store)
-	if !isPGX {
-		t.Fatal("the library on pgx has another store")
-	}
-	outbox, mux, app, traces := hookonce.NewOutbox(store), &hookpgx.Mux{}, newSink(t), &tracer{}
-	parents := make(chan any, 2) // of the spans that a handler would make
-	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+	l, app, traces := onSQLite(t), newSink(t), &tracer{}
+	outbox, parents := hookonce.NewOutbox(l.db), make(chan any, 2) // of the spans that a handler would make
+	in := inbox(t, l, handling(func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {
 		parents <- ctx.Value(spanKey{})
 		return outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "app", Body: ev.Body})
+	}), func(c *hookonce.Config) {
+		sendTo(c, app.URL, hookonce.Retry{})
+		c.Routes, c.Tracer = nil, traces
 	})
-	cfg := settings("")
-	cfg.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
-	cfg.Tracer = traces
-	in, err := hookonce.New(store, mux, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
 	run(t, in)
-	r := delivery("1", "{}")
-	r.Header.Set("Traceparent", sendersTrace)
-	if got := deliver(in, r); got != ok {
-		t.Fatalf("answer %+v", got)
-	}
+	deliver(in, delivery("1", "{}", ofTrace))
 	receive := traces.ended(t, hookonce.SpanReceive, 1)[0]
 	handle, attempt := traces.ended(t, hookonce.SpanHandle, 1)[0], traces.ended(t, hookonce.SpanAttempt, 1)[0]
 	if receive.Parent != sendersTrace || handle.Parent != receive.traceparent || attempt.Parent != receive.traceparent {
@@ -118,7 +108,7 @@ func TestTracesOfHandlers(t *testing.T) {
 			t.Errorf("%s ended with %s at %v, and began at %v", s.Name, text, s.end.At, s.At)
 		}
 	}
-	settled(t, store, "1", driver.StateDone)
+	settled(t, l.db, "1", driver.StateDone)
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplayAsNew}); err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +130,8 @@ func TestSpansOfRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l, mux, traces := onSQLite(t), &hookonce.Mux[*sql.Tx]{}, &tracer{}
-			hookonce.Handle(mux, "gh", "*", func(ctx context.Context, _ *sql.Tx, ev *hookonce.Event) error {
+			l, traces := onSQLite(t), &tracer{}
+			in := inbox(t, l, handling(func(ctx context.Context, _ *sql.Tx, ev *hookonce.Event) error {
 				if ctx.Value(spanKey{}) == nil {
 					t.Error("the context of the handler has no span")
 				}
@@ -149,8 +139,7 @@ func TestSpansOfRuns(t *testing.T) {
 					return hookonce.Permanent(errors.New("no"))
 				}
 				return nil
-			})
-			in := inbox(t, l, mux, func(c *hookonce.Config) {
+			}), func(c *hookonce.Config) {
 				c.Workers, c.Tracer, c.Sources[0].Inline = 1, traces, tt.inline
 			})
 			deliverAll(t, in, "good", "bad")
@@ -186,14 +175,11 @@ func TestFailingTracer(t *testing.T) {
 			t.Parallel()
 			store, app, log := rig.OpenSQLite(t), newSink(t), &rig.Log{}
 			in := newEngine(t, store, func(c *hookonce.Config) {
-				c.Destinations = []hookonce.Destination{{Name: "app", URL: app.URL, AllowPrivate: true}}
-				c.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+				sendTo(c, app.URL, hookonce.Retry{})
 				c.Tracer, c.Logger = tt.tracer, log.Logger()
 			})
 			run(t, in)
-			r := delivery("1", "{}")
-			r.Header.Set("Traceparent", sendersTrace)
-			if got := deliver(in, r); got != ok {
+			if got := deliver(in, delivery("1", "{}", ofTrace)); got != ok {
 				t.Errorf("answer %+v", got)
 			}
 			settled(t, store, "1", driver.StateDone)

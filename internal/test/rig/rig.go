@@ -1,9 +1,10 @@
-// Package rig holds the parts that the tests of several packages share: a SQLite store, its faults,
-// waiting, and a log to read.
+// Package rig holds the parts that the tests of several packages share: a SQLite store, its faults, and
+// a log to read.
 package rig
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"os"
@@ -15,20 +16,26 @@ import (
 
 	_ "modernc.org/sqlite"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-// OpenSQLite opens a new SQLite store with the schema. It is closed at the end of the test.
+// OpenSQLite returns a new SQLite store with the schema. It is closed at the end of the test. Building the schema
+// costs four times as much as the rest, so each store gets a copy of a file. The store has
+// pools as hooksql.OpenSQLite makes them, which open their connections when they are needed.
 func OpenSQLite(t testing.TB) *hooksql.Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
 	MigratedSQLite(t, path)
-	store, err := hooksql.OpenSQLite("sqlite", path)
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	writer, reader := openPool(t, writerDSN), openPool(t, readerDSN)
+	writer.SetMaxOpenConns(1)
+	reader.SetMaxOpenConns(4 + driver.TextSearches)
+	store := hooksql.NewSQLite(writer, reader)
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Errorf("closing the store: %v", err)
@@ -37,10 +44,11 @@ func OpenSQLite(t testing.TB) *hooksql.Store {
 	return store
 }
 
-// MigratedSQLite makes a migrated, empty database at path, where nothing may be yet. It copies one that is migrated once.
+// MigratedSQLite makes a migrated, empty database at path, where nothing may be yet. It copies a file that is
+// made once.
 func MigratedSQLite(t testing.TB, path string) {
 	t.Helper()
-	content, err := migrated()
+	content, err := emptySQLite()
 	if err != nil {
 		t.Fatalf("rig: migrating a database: %v", err)
 	}
@@ -54,30 +62,38 @@ func MigratedSQLite(t testing.TB, path string) {
 	}
 }
 
-// migrated returns the file of a migrated, empty database.
-var migrated = sync.OnceValues(func() (file []byte, err error) {
-	folder, err := os.MkdirTemp("", "hookonce-migrated-")
+func openPool(t testing.TB, dsn string) *sql.DB {
+	t.Helper()
+	pool, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pool.Close(); err != nil {
+			t.Errorf("closing a pool: %v", err)
+		}
+	})
+	return pool
+}
+
+// emptySQLite returns a file with the schema and nothing else.
+var emptySQLite = sync.OnceValues(func() (_ []byte, err error) {
+	dir, err := os.MkdirTemp("", "hookonce-rig-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
-	path := filepath.Join(folder, "hookonce.db")
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	path := filepath.Join(dir, "hookonce.db")
 	store, err := hooksql.OpenSQLite("sqlite", path)
 	if err != nil {
 		return nil, err
 	}
 	_, err = hookmigrate.Up(context.Background(), store)
-	if err = errors.Join(err, store.Close()); err != nil {
+	if err := errors.Join(err, store.Close()); err != nil { // the end copies the log into the file
 		return nil, err
 	}
 	return os.ReadFile(path)
 })
-
-// WaitFor polls until state is true.
-func WaitFor(t testing.TB, state func() bool) {
-	t.Helper()
-	eventually.True(t, "the state is reached", state)
-}
 
 // Log is a log for tests to read. Its methods may be called concurrently.
 type Log struct {
