@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -80,6 +81,9 @@ func TestStoppedDatabase(t *testing.T) {
 	for name, open := range postgresStores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "sql" {
+				group.NeedLong(t)
+			}
 			server := dbtest.StartServer(t, nil)
 			store, schema := open(t, server.DSN())
 			if _, err := hookmigrate.Up(t.Context(), schema); err != nil {

@@ -48,7 +48,7 @@ func TestCountsThatStandForMore(t *testing.T) {
 	if len(got) != 2 || !slices.Equal(got[0], []any{"pending"}) || !slices.Equal(got[1], []any{"dead"}) {
 		t.Errorf("destinations have more %v", got)
 	}
-	page := g.page(t, "/", http.StatusOK)
+	page := g.overview(t)
 	for _, want := range []string{">10,000&#43;<", ">10,001&#43;<", ">9,999<", ">7<"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the overview lacks %s", want)

@@ -1,6 +1,7 @@
 package hookadmin_test
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strings"
@@ -42,9 +43,15 @@ func newGatewayOn(t *testing.T, store driver.Store) *gateway {
 func (g *gateway) enqueue(t *testing.T, ids ...string) []string {
 	t.Helper()
 	var messages []string
+	p := &driver.ClaimParams{Now: noon}
 	for _, id := range ids {
-		claim(t, g.store, event{source: "lab", id: id, typ: "invoice.paid", body: "{}", at: noon, routes: []string{"billing"}})
-		messages = append(messages, driver.MessageID(driver.EventKey("lab", id), 0, "billing"))
+		c := event{source: "lab", id: id, typ: "invoice.paid", body: "{}", routes: []string{"billing"}}.claim()
+		p.Claims = append(p.Claims, c)
+		messages = append(messages, c.Messages[0].ID)
+	}
+	slices.SortFunc(p.Claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	if _, err := g.store.Claim(t.Context(), p); err != nil {
+		t.Fatal(err)
 	}
 	return messages
 }

@@ -34,8 +34,7 @@ type event struct {
 	at              time.Time
 }
 
-func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
-	t.Helper()
+func (ev event) claim() driver.Claim {
 	key := driver.EventKey(ev.source, ev.id)
 	c := driver.Claim{
 		Key:      key,
@@ -51,7 +50,12 @@ func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
 			ID: driver.MessageID(key, 0, route), Route: route, Destination: "billing",
 		})
 	}
-	results, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}, Now: ev.at})
+	return c
+}
+
+func claim(t *testing.T, store driver.Store, ev event) driver.ClaimResult {
+	t.Helper()
+	results, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{ev.claim()}, Now: ev.at})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,7 +66,18 @@ func isPage(path string) bool {
 
 // isAt reports whether the path matches the pattern.
 func isAt(pattern, path string) bool {
-	return regexp.MustCompile("^" + nameInPath.ReplaceAllString(regexp.QuoteMeta(pattern), "[^/]+") + "$").MatchString(path)
+	return compiled("^" + nameInPath.ReplaceAllString(regexp.QuoteMeta(pattern), "[^/]+") + "$").MatchString(path)
+}
+
+var expressions sync.Map // by their text
+
+// compiled compiles a regular expression once.
+func compiled(text string) *regexp.Regexp {
+	found, ok := expressions.Load(text)
+	if !ok {
+		found, _ = expressions.LoadOrStore(text, regexp.MustCompile(text))
+	}
+	return found.(*regexp.Regexp)
 }
 
 // describedAt returns the operation for a request, or nil.
@@ -145,7 +157,7 @@ func (s *schema) checkText(v string) error {
 	if s.Enum != nil && !slices.Contains(s.Enum, v) {
 		return fmt.Errorf("%q is not in %q", v, s.Enum)
 	}
-	if !regexp.MustCompile(s.Pattern).MatchString(v) {
+	if !compiled(s.Pattern).MatchString(v) {
 		return fmt.Errorf("%q does not match %s", v, s.Pattern)
 	}
 	if s.ContentEncoding == "base64" {

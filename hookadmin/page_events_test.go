@@ -50,12 +50,14 @@ func idsOn(page string) []string {
 	return ids
 }
 
+var anchorPattern = regexp.MustCompile(`(?s)<a [^>]*?href="([^"]*)"[^>]*>(.*?)</a>`)
+
 // linksOn returns the links of a page whose text is as given, resolved at its address.
 func linksOn(t *testing.T, page, at, text string) []string {
 	t.Helper()
 	var links []string
-	for _, m := range regexp.MustCompile(`(?s)<a [^>]*?href="([^"]*)"[^>]*>(.*?)</a>`).FindAllStringSubmatch(page, -1) {
-		if words := strings.Join(strings.Fields(html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(m[2], " "))), " "); words == text {
+	for _, m := range anchorPattern.FindAllStringSubmatch(page, -1) {
+		if words := strings.Join(strings.Fields(html.UnescapeString(anyTag.ReplaceAllString(m[2], " "))), " "); words == text {
 			links = append(links, mustParse(t, at).ResolveReference(mustParse(t, html.UnescapeString(m[1]))).String())
 		}
 	}

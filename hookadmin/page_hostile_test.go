@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 )
 
 var (
-	tagPattern  = regexp.MustCompile(`^</?([a-z][a-z0-9]*)((?:\s+[a-zA-Z0-9-]+(?:="[^"<>]*")?)*)\s*/?>`)
+	tagPattern  = regexp.MustCompile(`^</?([a-z][a-z0-9]*)((?:\s+[a-zA-Z0-9-]+(?:="[^"<>]*")?)*)\s*/?>$`)
 	attrPattern = regexp.MustCompile(`([a-zA-Z0-9-]+)(?:="([^"<>]*)")?`)
 	elements    = strings.Fields("a article body bdi button caption code circle dd desc details dialog div dl dt fieldset form g h1 h2 h3 head header " +
 		"html input kbd rect label legend li line link main meta nav ol option p path pre script section select span strong summary svg symbol table tbody " +
@@ -36,22 +37,38 @@ func wantIntact(t *testing.T, about, page string) {
 			return
 		}
 		rest = rest[i:]
-		tag := tagPattern.FindStringSubmatch(rest)
-		if tag == nil || !slices.Contains(elements, tag[1]) {
+		tag := rest[:strings.IndexByte(rest, '>')+1]
+		if !harmless(tag) {
 			t.Fatalf("%s: the page holds %.80q", about, rest)
 		}
-		rest = rest[len(tag[0]):]
-		for _, attr := range attrPattern.FindAllStringSubmatch(tag[2], -1) {
-			name, value := attr[1], html.UnescapeString(attr[2])
-			leads := slices.Contains([]string{"href", "src", "action", "formaction"}, name)
-			if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" || leads && !staysHere(value) {
-				t.Fatalf("%s: the page holds %q", about, tag[0])
-			}
-		}
-		if tag[1] == "script" && !strings.HasPrefix(tag[0], `</`) && !strings.HasPrefix(rest, "</script>") {
+		rest = rest[len(tag):]
+		if strings.HasPrefix(tag, "<script") && !strings.HasPrefix(rest, "</script>") {
 			t.Fatalf("%s: a script has text: %.80q", about, rest)
 		}
 	}
+}
+
+// harmlessTags are those that harmless has seen: most tags of a page stand on other pages, too.
+var harmlessTags sync.Map
+
+// harmless reports whether text is a tag of the templates, without code and without a link that leaves the dashboard.
+func harmless(text string) bool {
+	if _, known := harmlessTags.Load(text); known {
+		return true
+	}
+	tag := tagPattern.FindStringSubmatch(text)
+	if tag == nil || !slices.Contains(elements, tag[1]) {
+		return false
+	}
+	for _, attr := range attrPattern.FindAllStringSubmatch(tag[2], -1) {
+		name, value := attr[1], html.UnescapeString(attr[2])
+		leads := slices.Contains([]string{"href", "src", "action", "formaction"}, name)
+		if strings.HasPrefix(name, "on") || name == "style" || name == "srcdoc" || leads && !staysHere(value) {
+			return false
+		}
+	}
+	harmlessTags.Store(text, true)
+	return true
 }
 
 // staysHere reports whether a link leads to the dashboard, wherever a browser resolves it.
@@ -85,18 +102,19 @@ func TestHostileTextsOnPages(t *testing.T) {
 			break
 		}
 		next = "&" + strings.TrimPrefix(older[0], "/quarantine?")
-		next = regexp.MustCompile(`&limit=20`).ReplaceAllString(next, "")
+		next = strings.ReplaceAll(next, "&limit=20", "")
 	}
 	for _, query := range queries {
 		wantIntact(t, query, g.show(t, query, 200))
 	}
 	all := g.show(t, "/events?limit=200", 200) + g.show(t, older(t, g), 200)
+	empty := newGateway(t)
 	for _, hostile := range texts {
 		if shown := hookadmin.Visible(hostile); len([]rune(shown)) < 28 && !strings.ContainsAny(shown, "+`") && !strings.Contains(all, "<bdi>"+html.EscapeString(shown)) {
 			t.Errorf("%q is not shown as an id", hostile)
 		}
 		for _, parameter := range []string{"type", "state", "since", "tz", "cursor", "nonsense"} {
-			resp := g.get(t, "/events?"+url.Values{parameter: {hostile}}.Encode())
+			resp := empty.get(t, "/events?"+url.Values{parameter: {hostile}}.Encode())
 			wantIntact(t, fmt.Sprintf("%s=%q", parameter, hostile), string(resp.body))
 		}
 		if !isPlain(hostile) {

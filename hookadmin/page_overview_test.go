@@ -81,11 +81,11 @@ func fillFigures(t *testing.T, g *gateway) {
 func TestChartsOfTheOverview(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	if page := g.page(t, "/", 200); !strings.Contains(text(page), "No deliveries in the last 24 hours. Nothing is dead now.") || !strings.Contains(page, "/webhooks/lab") {
+	if page := g.overview(t); !strings.Contains(text(page), "No deliveries in the last 24 hours. Nothing is dead now.") || !strings.Contains(page, "/webhooks/lab") {
 		t.Errorf("without figures: %s", text(page))
 	}
 	fillFigures(t, g)
-	page := g.page(t, "/", 200)
+	page := g.overview(t)
 	if want := "1,209 deliveries → 7 new (1,200 duplicates absorbed) → 3 sent · 1 died · 2 refused, since "; !strings.Contains(text(page), want) {
 		t.Errorf("the page lacks %q: %s", want, text(page))
 	}
@@ -127,7 +127,7 @@ func TestStoryAgreesWithTheGauge(t *testing.T) {
 	fillFigures(t, g)
 	check := func(sentence, gauge string) {
 		t.Helper()
-		page := g.page(t, "/", 200)
+		page := g.overview(t)
 		if !strings.Contains(text(page), "3 sent · 1 died · 2 refused, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
 			t.Errorf("the page lacks %q: %s", sentence, text(page))
 		}
@@ -203,7 +203,7 @@ func TestFailuresAreVisible(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.dead(t, "no such \u202eorder", "evt_\u202e1")
-	page := g.page(t, "/", 200)
+	page := g.overview(t)
 	wantText(t, page, hookadmin.Visible("no such \u202eorder"), hookadmin.Visible("evt_\u202e1"))
 	if strings.Contains(text(page), "\u202e") {
 		t.Errorf("the overview holds a character that rearranges text: %q", text(page))

@@ -30,18 +30,26 @@ func byFlags(d *destination) []string {
 // its answers. Once it is gone, they read the database.
 func TestCommandsAskTheRunningGateway(t *testing.T) {
 	t.Parallel()
-	for name, database := range map[string]func(*testing.T) string{
-		"SQLite":     func(*testing.T) string { return "sqlite:hookonce.db" },
-		"PostgreSQL": func(t *testing.T) string { return dbtest.StartServer(t, nil).DSN() },
+	for name, database := range map[string]func(*testing.T) (at, schema string){
+		"SQLite":     func(*testing.T) (string, string) { return "sqlite:hookonce.db", "" },
+		"PostgreSQL": func(t *testing.T) (string, string) { return dbtest.Ready(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d, dir := startDestination(t), t.TempDir()
 			d.ok.Store(true)
-			at := database(t)
-			g := startGateway(t, dir, append(byFlags(d), "--database", at)...)
+			at, schema := database(t)
+			env := []string{"HOOKONCE_SCHEMA=" + schema}
+			g := startGatewayWith(t, dir, env, append(byFlags(d), "--database", at)...)
 			g.deliver(t, "d1")
-			ask := func(args ...string) string { return success(t, dir, append(args, "--database", at)...) }
+			ask := func(args ...string) string {
+				t.Helper()
+				stdout, stderr, code := runWith(t, dir, env, append(args, "--database", at)...)
+				if code != 0 || stderr != "" {
+					t.Fatalf("%v: code %d: %s%s", args, code, stdout, stderr)
+				}
+				return stdout
+			}
 			g.poll(t, "it is done", func() bool { return strings.Contains(ask("events", "list", "--state", "done", "--json"), "d1") })
 
 			for path, args := range map[string][]string{
@@ -63,7 +71,7 @@ func TestCommandsAskTheRunningGateway(t *testing.T) {
 			if out := ask("sources", "list"); !strings.Contains(out, "gh") {
 				t.Errorf("sources list: %s", out)
 			}
-			if out, _, _ := run(t, dir, "__complete", "events", "show", "--database", at, ""); !strings.HasPrefix(out, "gh\n") {
+			if out, _, _ := runWith(t, dir, env, "__complete", "events", "show", "--database", at, ""); !strings.HasPrefix(out, "gh\n") {
 				t.Errorf("completion: %s", out)
 			}
 			if out := ask("doctor"); !strings.Contains(out, "a gateway answers at "+g.admin) || !strings.Contains(out, "its settings: sources: 1, destinations: 1") {
@@ -77,7 +85,7 @@ func TestCommandsAskTheRunningGateway(t *testing.T) {
 			if out := ask("events", "list"); !strings.Contains(out, "d1") {
 				t.Errorf("events list without a gateway: %s", out)
 			}
-			stdout, stderr, code := run(t, dir, "sources", "list", "--database", at)
+			stdout, stderr, code := runWith(t, dir, env, "sources", "list", "--database", at)
 			if stdout != "" || stderr != "No sources.\n" || code != 0 {
 				t.Errorf("sources list without a gateway: %d, %s%s", code, stdout, stderr)
 			}

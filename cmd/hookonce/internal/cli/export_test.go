@@ -2,8 +2,12 @@ package cli
 
 import (
 	"os"
+	"sync"
+	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/verify"
 )
 
 // Root returns the tree of all commands.
@@ -25,4 +29,31 @@ func PanicBesideScreen(terminal *os.File) {
 		panic("a fault")
 	}()
 	<-done
+}
+
+// keyPairs are those that KeyPair has made.
+var keyPairs struct {
+	mu   sync.Mutex
+	made [][2]string
+}
+
+// KeyPair returns keys that fit a scheme. Schemes with the same kind of private key share it: making one of RSA takes
+// longer than the rest of a test.
+func KeyPair(t testing.TB, v *verify.Verifier) (private, public string) {
+	t.Helper()
+	keyPairs.mu.Lock()
+	defer keyPairs.mu.Unlock()
+	for _, pair := range keyPairs.made {
+		if _, err := v.ParseKey(pair[1]); err == nil && v.PublicKey() {
+			return pair[0], pair[1]
+		}
+	}
+	private, public, err := v.GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.PublicKey() {
+		keyPairs.made = append(keyPairs.made, [2]string{private, public})
+	}
+	return private, public
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 
 	"charm.land/huh/v2"
 	"golang.org/x/term"
@@ -63,7 +64,7 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 	if len(groups) == 0 {
 		return nil
 	}
-	form := huh.NewForm(groups...).WithTheme(huh.ThemeFunc(huh.ThemeBase16)).WithInput(p.stdin).WithOutput(p.stderr)
+	form := huh.NewForm(groups...).WithTheme(theme()).WithInput(p.stdin).WithOutput(p.stderr)
 	err := form.RunWithContext(ctx)
 	if err != nil && !errors.Is(err, huh.ErrUserAborted) && ctx.Err() == nil {
 		return &app.Error{Err: fmt.Errorf("asking on the terminal: %w", err), Remedy: initWithFlags}
@@ -72,6 +73,18 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 		return &app.Error{Err: errors.New("interrupted: nothing was written"), Remedy: "run the same command again"}
 	}
 	return nil
+}
+
+// theme returns a theme that is made once: huh asks for it with each option that it draws, at each key.
+func theme() huh.Theme {
+	light := sync.OnceValue(func() *huh.Styles { return huh.ThemeBase16(false) })
+	dark := sync.OnceValue(func() *huh.Styles { return huh.ThemeBase16(true) })
+	return huh.ThemeFunc(func(isDark bool) *huh.Styles {
+		if isDark {
+			return dark()
+		}
+		return light()
+	})
 }
 
 func providerOptions() []huh.Option[string] {

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +35,7 @@ import (
 // The scripts have the commands of testscript, and these. DATABASE is a URL of the settings or the path
 // of a SQLite file.
 //
+//	run COMMAND...            run COMMAND, which must succeed
 //	code N COMMAND...         run COMMAND, which must exit with code N
 //	error TEXT [TRY]          require that the last command printed this error and this hint, and nothing else to
 //	                          stderr; \n in TEXT is a line break
@@ -60,8 +60,9 @@ import (
 // PostgreSQL, $SERVER is the host and port, $SUPER another database there, and $NONE one that does not
 // exist. The conditions [sqlite] and [postgres] tell the stores apart.
 func TestScripts(t *testing.T) {
-	t.Parallel()
 	seen := newCoverage(t)
+	all := scriptsOf(t)
+	names := variablesOf(t, all)
 	run := func(name string, scripts []string, database func(*testing.T) func(testing.TB) string) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +74,7 @@ func TestScripts(t *testing.T) {
 				ContinueOnError:     true, // one run shows every changed text
 				Setup: func(env *testscript.Env) error {
 					seen.ran(name)
-					setUp(env, newDatabase(env.T().(testing.TB)), seen.file)
+					setUp(env, newDatabase(env.T().(testing.TB)), seen.file, names)
 					return nil
 				},
 				Condition: func(condition string) (bool, error) {
@@ -86,13 +87,12 @@ func TestScripts(t *testing.T) {
 					return false, fmt.Errorf("unknown condition %q", condition)
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
-					"code": code, "error": wantError, "gateway": runGateway, "destination": setDestination, "await": await,
+					"run": runIt, "code": code, "error": wantError, "gateway": runGateway, "destination": setDestination, "await": await,
 					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "certificate": certificate, "capture": capture,
 				},
 			})
 		})
 	}
-	all := scriptsOf(t)
 	run("alone", all["alone"], func(*testing.T) func(testing.TB) string { return func(testing.TB) string { return "" } })
 	run("SQLite", all["SQLite"], func(*testing.T) func(testing.TB) string {
 		return func(testing.TB) string { return "sqlite:hookonce.db" }
@@ -102,14 +102,18 @@ func TestScripts(t *testing.T) {
 
 // onPostgres are the scripts whose output depends on the kind of database. The tests of the stores prove that
 // both have the same contents.
-var onPostgres = []string{"away", "dlq", "redact"}
+var onPostgres = []string{"away", "redact"}
 
 // scriptsOf returns the scripts of each run of TestScripts.
 func scriptsOf(t *testing.T) map[string][]string {
 	t.Helper()
 	all := make(map[string][]string)
+	testdata, err := filepath.Abs("testdata") // commands change the folder of this process
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, folder := range map[string]string{"alone": "script", "SQLite": "store", "Postgres": "store"} {
-		scripts, err := filepath.Glob(filepath.Join("testdata", folder, "*.txtar"))
+		scripts, err := filepath.Glob(filepath.Join(testdata, folder, "*.txtar"))
 		if err != nil || len(scripts) == 0 {
 			t.Fatalf("no scripts in %s: %v", folder, err)
 		}
@@ -118,7 +122,7 @@ func scriptsOf(t *testing.T) map[string][]string {
 	if !group.Long() {
 		all["Postgres"] = nil
 		for _, name := range onPostgres {
-			all["Postgres"] = append(all["Postgres"], filepath.Join("testdata", "store", name+".txtar"))
+			all["Postgres"] = append(all["Postgres"], filepath.Join(testdata, "store", name+".txtar"))
 		}
 	}
 	return all
@@ -149,7 +153,7 @@ func newDatabases(t *testing.T) func(testing.TB) string {
 }
 
 // setUp sets the variables of a script. Without a database, HOOKONCE_DATABASE is not set.
-func setUp(env *testscript.Env, database, seen string) {
+func setUp(env *testscript.Env, database, seen string, names []string) {
 	name, value, _ := strings.Cut(raceEnv(), "=")
 	env.Setenv(name, value)
 	env.Setenv(recordEnv, seen)
@@ -175,29 +179,12 @@ func setUp(env *testscript.Env, database, seen string) {
 	env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 	env.Setenv("NOBODY", "http://127.0.0.1:1")
 	env.Setenv("LONG", strings.Repeat("a", 256))
-	s := &scene{t: env.T().(testing.TB)}
+	s := &scene{t: env.T().(testing.TB), variables: append([]string{"DESTINATION"}, names...)}
 	for _, entry := range env.Vars {
 		name, _, _ := strings.Cut(entry, "=")
 		s.variables = append(s.variables, name)
 	}
 	env.Values[sceneKey{}] = s
-}
-
-func code(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: code N COMMAND...")
-	}
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		exit, ok := err.(interface{ ExitCode() int })
-		if !ok {
-			ts.Fatalf("%v", err)
-		}
-		got = exit.ExitCode()
-	}
-	if strconv.Itoa(got) != args[0] {
-		ts.Fatalf("exit code %d, want %s", got, args[0])
-	}
 }
 
 // wantError compares the whole text of stderr.

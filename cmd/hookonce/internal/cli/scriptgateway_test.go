@@ -39,7 +39,7 @@ func sceneOf(ts *testscript.TestScript) *scene { return ts.Value(sceneKey{}).(*s
 // environ returns the environment of a process that a script starts.
 func (s *scene) environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range append(s.variables, "HOOKONCE_ADMIN_TOKEN", "HOOKONCE_READ_TOKEN", "HOOKONCE_CONFIG", "HOOKONCE_DATABASE", "DESTINATION") {
+	for _, name := range s.variables {
 		if value := ts.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -74,10 +74,7 @@ func newSentSource(t *testing.T, dir string, spec *provider.Spec, scheme *verify
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, public, err := sender.Verifier.GenerateKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	private, public := cli.KeyPair(t, sender.Verifier)
 	s := sentSource{name: string(spec.Name) + "_" + strings.ToLower(scheme.ID), signed: sender.Verifier.NeedsKeys()}
 	url := "https://hooks.example.com/webhooks/" + s.name
 	s.settings = map[string]any{

@@ -102,8 +102,5 @@ func keysFor(t *testing.T, scheme verify.Scheme, f *schemeFacts) (private, publi
 	if v.NeedsURL() != f.SignsURL || v.PublicKey() != publicKey(&scheme) || v.FetchesKeys() != (f.KeysFrom != "") {
 		t.Errorf("the facts differ from the scheme: %+v", f)
 	}
-	if private, public, err = v.GenerateKey(); err != nil {
-		t.Fatal(err)
-	}
-	return private, public
+	return KeyPair(t, v)
 }
