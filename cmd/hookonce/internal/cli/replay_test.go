@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
@@ -64,29 +62,6 @@ func listed(t *testing.T, dir, state string) int {
 	var page struct{ Events []any }
 	unmarshal(t, success(t, dir, "events", "list", "--state", state, "--json"), &page)
 	return len(page.Events)
-}
-
-// A dead letter is listed as the API lists it, and a command beside the gateway replays it there.
-func TestReplayBesideAGateway(t *testing.T) {
-	t.Parallel()
-	d := startDestination(t)
-	g, dir := startForwarding(t, d)
-	g.deliver(t, "d1")
-	g.poll(t, "it is dead", func() bool { return listed(t, dir, "dead") == 1 })
-
-	var byCommand, byAPI any
-	unmarshal(t, success(t, dir, "dlq", "list", "--id", "d1", "--json"), &byCommand)
-	unmarshal(t, g.api(t, "/api/v1/dead-letters?id=d1"), &byAPI)
-	if diff := cmp.Diff(byAPI, byCommand); diff != "" {
-		t.Errorf("dlq list --json (-API +command):\n%s", diff)
-	}
-
-	d.ok.Store(true)
-	if out := success(t, dir, "dlq", "replay", "--all", "--yes"); out != "replayed 1 dead letter\n" {
-		t.Errorf("dlq replay: %q", out)
-	}
-	g.poll(t, "it is done", func() bool { return listed(t, dir, "done") == 1 })
-	success(t, dir, "doctor")
 }
 
 // An interrupted replay says how far it came and how to continue; the next run skips the replayed
@@ -170,34 +145,6 @@ func TestJobsOfCommands(t *testing.T) {
 		t.Errorf("dlq undo: %s", out)
 	}
 	g.poll(t, "all are dead again", func() bool { return listed(t, dir, "dead") == 3 })
-	named := success(t, dir, "dlq", "discard", "gh", "d1", "d2")
-	_, command, _ := strings.Cut(named, "minutes: hookonce ")
-	if out := success(t, dir, append(strings.Fields(command), "--json")...); !strings.Contains(out, `"undone": 2,`) {
-		t.Errorf("dlq undo after %s: %s", named, out)
-	}
-	if _, stderr, code := run(t, dir, "dlq", "undo", "other"); code != 3 || !strings.Contains(stderr, `Error: discard "other": not found`) {
-		t.Errorf("dlq undo of no discard: %d, %s", code, stderr)
-	}
-	success(t, dir, "dlq", "discard", "--source", "gh", "--yes")
-	g.poll(t, "all are discarded again", discarded(3))
-
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"dlq", "discard", "--source", "gh", "--yes", "--request-id", args[len(args)-1]}, "--request-id: "},
-		{[]string{"dlq", "replay", "--all", "--yes", "--cursor", "AAAA"}, "--cursor"},
-		{[]string{"dlq", "replay", "gh", "d1", "--request-id", "x"}, "--request-id does not apply to named dead letters"},
-		{[]string{"dlq", "replay", "--all", "--request-id", ""}, "--request-id is empty"},
-	} {
-		if stdout, stderr, code := run(t, dir, c.args...); code != 2 || stdout != "" || !strings.Contains(stderr, c.want) {
-			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
-		}
-	}
-	// Refusals: the events are skipped already, and no route matches them any more.
-	if out := success(t, dir, "events", "replay", "--state", "dead", "--yes", "--json"); !strings.Contains(out, `"complete": true`) {
-		t.Errorf("events replay of none: %s", out)
-	}
 }
 
 // continued returns the arguments of the command that the Try: of stderr names.
