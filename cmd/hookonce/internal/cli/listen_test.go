@@ -281,10 +281,8 @@ func TestListenBatch(t *testing.T) {
 	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || !strings.Contains(string(answer), "duplicate") {
 		t.Errorf("the gateway answers the signed copy %d %s %v", resp.StatusCode, answer, err)
 	}
-	g.poll(t, "it is done", func() bool {
-		_, _, code := run(t, dir, "events", "redact", source.name, "e1", "--yes", "--admin-url", g.admin)
-		return code == 0
-	})
+	g.await(t, "done", 1)
+	success(t, dir, "events", "redact", source.name, "e1", "--yes", "--admin-url", g.admin)
 	gone := startFollowing(t, dir, nil, args...)
 	if line := gone.next(t); !strings.Contains(line, "e1 delivered → not sent: its body is gone: it is past its retention, or redacted") {
 		t.Errorf("the line is %q", line)

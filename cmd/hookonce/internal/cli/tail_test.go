@@ -121,9 +121,7 @@ func TestTail(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		g.deliver(t, id)
 	}
-	g.poll(t, "all are done", func() bool {
-		return strings.Count(success(t, dir, "events", "list", "--state", "done", "--json"), `"event_id"`) == 3
-	})
+	g.await(t, "done", 3)
 	text, lines := startTail(t, dir, "-n", "2"), startTail(t, dir, "--json", "--newest", "1", "--source", "gh", "--outcome", "done")
 	attempts := startTail(t, dir, "--kind", "attempt", "--json", "--admin-url", g.admin)
 	other := startTail(t, dir, "--source", "other")
