@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -9,9 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The command that the banner shows works as it is printed, and brings the event to the destination.
@@ -79,38 +75,5 @@ func TestBannerInAPipe(t *testing.T) {
 	}
 	if strings.Contains(g.stdout.String()+g.stderr.String(), githubSecret) {
 		t.Error("the secret is shown")
-	}
-}
-
-// With --log-format text the banner is text without colours.
-func TestBannerAsTextInAPipe(t *testing.T) {
-	t.Parallel()
-	cmd := exec.Command("hookonce", "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--log-format", "text",
-		"--source", "gh=github:"+githubSecret, "--source", "lab=none")
-	cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), raceEnv())
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	timeout := time.AfterFunc(eventually.Bound, func() { _ = cmd.Process.Kill() })
-	defer timeout.Stop()
-	var text string
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		text += lines.Text() + "\n"
-		if strings.HasPrefix(lines.Text(), "  try ") {
-			_ = cmd.Process.Signal(syscall.SIGTERM) // Wait reports the result
-		}
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-	for _, want := range []string{"hookonce ", "2 sources\n", "--secret SECRET\n", "UNSIGNED\n"} {
-		if !strings.Contains(text, want) || strings.Contains(text, "\x1b") || strings.Contains(text, githubSecret) {
-			t.Errorf("no %q, or more, in\n%s", want, text)
-		}
 	}
 }

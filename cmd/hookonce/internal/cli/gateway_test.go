@@ -262,19 +262,16 @@ func (g *gateway) api(t *testing.T, path string) string {
 	return string(text)
 }
 
-// countEvents returns the number of events of a source, from the admin API.
-func (g *gateway) countEvents(t *testing.T, source string) int {
+// count returns the number of events that a query selects, from the admin API.
+func (g *gateway) count(t *testing.T, query string) int {
 	t.Helper()
-	resp, err := http.Get(g.admin + "/api/v1/events?source=" + source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var page struct {
-		Events []struct{}
-	}
-	if err := json.NewDecoder(resp.Body).Decode(&page); err != nil {
-		t.Fatal(err)
-	}
+	var page struct{ Events []struct{} }
+	unmarshal(t, g.api(t, "/api/v1/events?"+query), &page)
 	return len(page.Events)
+}
+
+// await waits until n events are in a state.
+func (g *gateway) await(t *testing.T, state string, n int) {
+	t.Helper()
+	g.poll(t, fmt.Sprintf("%d events are %s", n, state), func() bool { return g.count(t, "state="+state) == n })
 }

@@ -281,10 +281,8 @@ func TestListenBatch(t *testing.T) {
 	if answer, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 || !strings.Contains(string(answer), "duplicate") {
 		t.Errorf("the gateway answers the signed copy %d %s %v", resp.StatusCode, answer, err)
 	}
-	g.poll(t, "it is done", func() bool {
-		_, _, code := run(t, dir, "events", "redact", source.name, "e1", "--yes", "--admin-url", g.admin)
-		return code == 0
-	})
+	g.await(t, "done", 1)
+	success(t, dir, "events", "redact", source.name, "e1", "--yes", "--admin-url", g.admin)
 	gone := startFollowing(t, dir, nil, args...)
 	if line := gone.next(t); !strings.Contains(line, "e1 delivered → not sent: its body is gone: it is past its retention, or redacted") {
 		t.Errorf("the line is %q", line)
@@ -335,40 +333,6 @@ func TestListenGoesOn(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || len(rest) > 0 {
 		t.Errorf("copies (-want +got):\n%s%q", diff, rest)
 	}
-}
-
-// TestListenUsage: errors name the fault, and quote no secret.
-func TestListenUsage(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	writeFile(t, filepath.Join(dir, "hookonce.yaml"), "sources: {gh: {provider: github, secrets: ["+githubSecret+"]}}\n")
-	wants := func(code int, want string, args ...string) {
-		t.Helper()
-		_, stderr, got := run(t, dir, append([]string{"listen"}, args...)...)
-		if got != code || !strings.Contains(stderr, want) || !strings.Contains(stderr, "\nTry: ") || strings.Contains(stderr, "hunter2") {
-			t.Errorf("%q: exit code %d: %s", args, got, stderr)
-		}
-	}
-	wants(1, "no gateway of this user runs here", "3000/hooks")
-	g := startGateway(t, dir)
-	wants(2, `needs TARGET: TARGET is missing`)
-	wants(2, "TARGET: write it as http://host/path", "ftp://hunter2@host/")
-	wants(2, "TARGET: the port must be from 1 to 65535", "99999/hunter2")
-	wants(2, "TARGET: write it as http://host/path", "hooks")
-	wants(2, `--source: "nope" is not in the settings of the gateway; it has gh`, "3000", "--source", "nope")
-	wants(2, "--secret and --key sign the copies of one source: add --source NAME", "3000", "--secret", "hunter2hunter2hunter2")
-	wants(2, "--url says how copies are signed: add --secret or --key", "3000", "--source", "gh", "--url", "http://h/")
-	wants(2, "--since:", "3000", "--since", "soon")
-	wants(2, "--from has no value", "3000", "--from", "")
-	wants(2, "--from: it is not a URL", "3000", "--from", "nope")
-	wants(1, "connection refused", "3000", "--from", "http://127.0.0.1:1")
-	l := startFollowing(t, dir, nil, "listen", "127.0.0.1:1/hooks", "--from", g.admin)
-	l.note(t, "Connected. 0 stored")
-	g.deliver(t, "d1")
-	if line := l.next(t); !strings.Contains(line, " gh d1 issues → no answer: ") || !strings.Contains(line, "refused") {
-		t.Errorf("the line is %q", line)
-	}
-	l.stop(t)
 }
 
 // startHanging starts an endpoint that does not answer. The channel gets a value for each request.

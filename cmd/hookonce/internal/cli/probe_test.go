@@ -3,11 +3,9 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
-	"encoding/pem"
 	"encoding/xml"
 	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -321,32 +319,6 @@ func TestProbeIsInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(broken); err == nil {
 		t.Error("it was not mended")
-	}
-}
-
-// The certificate of an https URL is verified.
-func TestProbeOfHTTPS(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the refused certificate
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	trusted := filepath.Join(t.TempDir(), "ca.pem")
-	writeFile(t, trusted, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	for _, tt := range []struct {
-		trusted []string
-		want    string
-	}{
-		{[]string{"--ca", trusted}, "✓ valid event"},
-		{nil, "certificate signed by unknown authority Sent: one event, signed as the provider signs it."},
-		{[]string{"--ca", os.DevNull}, "--ca: /dev/null holds no certificate in PEM"},
-	} {
-		cmd := exec.Command("hookonce", append([]string{"probe", server.URL, "--provider", "none", "--checks", "valid,slow-body"}, tt.trusted...)...)
-		cmd.Env = append(os.Environ(), raceEnv())
-		out, _ := cmd.CombinedOutput()
-		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, tt.want) {
-			t.Errorf("want %q in %s", tt.want, text)
-		}
 	}
 }
 

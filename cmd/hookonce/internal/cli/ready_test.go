@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,7 +9,8 @@ import (
 )
 
 // ready finds the gateway of the database by itself, also with settings that cannot be used otherwise,
-// and with --admin-url without any.
+// and with --admin-url without any. It goes off first, so that load balancers send nothing more before the gateway refuses
+// deliveries. A second signal ends the delay; acknowledged events are kept.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -31,58 +31,20 @@ func TestReady(t *testing.T) {
 
 	g.signal(t, syscall.SIGTERM)
 	g.poll(t, "readiness is off", func() bool { return g.ready(t) == http.StatusServiceUnavailable })
-	isNot := notReadyOf(t, dir, "--admin-url", g.admin)
+	_, isNot, code := run(t, dir, "ready", "--admin-url", g.admin)
+	if got := g.deliver(t, "late"); code != 1 || got != "ok" {
+		t.Errorf("ready exits with %d, and a delivery within shutdown_delay is %q", code, got)
+	}
 	_, after, _ := strings.Cut(isNot, "cannot claim deliveries now; its log has the reason under \"")
 	id, _, _ := strings.Cut(after, `"`)
 	g.signal(t, syscall.SIGTERM)
 	g.wait(t)
+	if g.cmd.ProcessState.Success() {
+		t.Error("a forced stop exits with 0")
+	}
+	writeFile(t, file, "{}\n")
+	success(t, dir, "events", "show", "gh", "late")
 	if id == "" || !strings.Contains(g.stderr.String(), id) {
 		t.Errorf("the log has no error id of %q:\n%s", isNot, g.stderr)
-	}
-}
-
-// notReadyOf runs ready, which must exit with 1 and give the reason and the remedy in one line each.
-func notReadyOf(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	stdout, stderr, code := run(t, dir, append([]string{"ready"}, args...)...)
-	if code != 1 || stdout != "" || strings.Count(stderr, "\n") != 2 || !strings.HasPrefix(stderr, "Error: ") || !strings.Contains(stderr, "\nTry: ") {
-		t.Errorf("ready %v: code %d: %s%s", args, code, stdout, stderr)
-	}
-	return stderr
-}
-
-// Without an answer of a gateway, ready reports its findings.
-func TestReadyWithoutAGateway(t *testing.T) {
-	t.Parallel()
-	hangs := make(chan struct{})
-	mux := http.NewServeMux()
-	mux.HandleFunc("/page/readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
-	mux.HandleFunc("/hangs/readyz", func(http.ResponseWriter, *http.Request) { <-hangs })
-	other := httptest.NewServer(mux)
-	t.Cleanup(other.Close)
-	t.Cleanup(func() { close(hangs) })
-	closed := httptest.NewServer(nil)
-	closed.Close()
-	dir := t.TempDir()
-	for _, tt := range []struct {
-		args []string
-		want string
-	}{
-		{nil, "no gateway of this user serves sqlite:hookonce.db\nTry: start it with hookonce serve, or name the gateway by --admin-url\n"},
-		{[]string{"--admin-url", closed.URL}, "connection refused\nTry: check that the gateway runs, and its address\n"},
-		{[]string{"--admin-url", other.URL + "/page"}, "is not an admin API of hookonce"},
-		{[]string{"--admin-url", other.URL + "/page"}, "\nTry: use the address of admin.listen, the dashboard's\n"},
-		{[]string{"--admin-url", other.URL + "/hangs", "--timeout", "50ms"}, "did not answer within 50ms\nTry: look at the log of that gateway;"},
-	} {
-		if got := notReadyOf(t, dir, tt.args...); !strings.Contains(got, tt.want) {
-			t.Errorf("ready %v lacks %q: %s", tt.args, tt.want, got)
-		}
-	}
-	for _, args := range [][]string{
-		{"--admin-url", ""}, {"--admin-url", "nonsense"}, {"--admin-url", other.URL, "--database", "sqlite:x.db"}, {"--timeout", "0s"}, {"--database", "x"},
-	} {
-		if _, stderr, code := run(t, dir, append([]string{"ready"}, args...)...); code != 2 || !strings.Contains(stderr, "\nTry: ") {
-			t.Errorf("ready %v: code %d: %s", args, code, stderr)
-		}
 	}
 }

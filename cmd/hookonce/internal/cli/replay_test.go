@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
@@ -58,37 +56,6 @@ func startForwarding(t *testing.T, d *destination) (*gateway, string) {
 	return startGateway(t, dir), dir
 }
 
-// listed returns the number of events in a state.
-func listed(t *testing.T, dir, state string) int {
-	t.Helper()
-	var page struct{ Events []any }
-	unmarshal(t, success(t, dir, "events", "list", "--state", state, "--json"), &page)
-	return len(page.Events)
-}
-
-// A dead letter is listed as the API lists it, and a command beside the gateway replays it there.
-func TestReplayBesideAGateway(t *testing.T) {
-	t.Parallel()
-	d := startDestination(t)
-	g, dir := startForwarding(t, d)
-	g.deliver(t, "d1")
-	g.poll(t, "it is dead", func() bool { return listed(t, dir, "dead") == 1 })
-
-	var byCommand, byAPI any
-	unmarshal(t, success(t, dir, "dlq", "list", "--id", "d1", "--json"), &byCommand)
-	unmarshal(t, g.api(t, "/api/v1/dead-letters?id=d1"), &byAPI)
-	if diff := cmp.Diff(byAPI, byCommand); diff != "" {
-		t.Errorf("dlq list --json (-API +command):\n%s", diff)
-	}
-
-	d.ok.Store(true)
-	if out := success(t, dir, "dlq", "replay", "--all", "--yes"); out != "replayed 1 dead letter\n" {
-		t.Errorf("dlq replay: %q", out)
-	}
-	g.poll(t, "it is done", func() bool { return listed(t, dir, "done") == 1 })
-	success(t, dir, "doctor")
-}
-
 // An interrupted replay says how far it came and how to continue; the next run skips the replayed
 // events.
 func TestInterruptedReplays(t *testing.T) {
@@ -98,11 +65,13 @@ func TestInterruptedReplays(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		g.deliver(t, id)
 	}
-	g.poll(t, "all are dead", func() bool { return listed(t, dir, "dead") == 3 })
+	g.await(t, "dead", 3)
 
 	// Without a gateway, nothing is sent meanwhile.
 	g.stop(t, syscall.SIGTERM)
-	one := func() bool { return listed(t, dir, "dead") == 2 }
+	one := func() bool {
+		return strings.Count(success(t, dir, "events", "list", "--state", "dead", "--json"), `"event_id"`) == 2
+	}
 	stdout, stderr := interrupt(t, dir, one, "dlq", "replay", "--all", "--yes", "--rate", "1/h")
 	resume := regexp.MustCompile(`Error: interrupted after 1 dead letter\nTry: continue with the same command and --cursor (\S+)\n`).FindStringSubmatch(stderr)
 	if !strings.Contains(stdout, "replayed 1 dead letter\n") || resume == nil {
@@ -112,7 +81,7 @@ func TestInterruptedReplays(t *testing.T) {
 		t.Errorf("the continued replay: %q", out)
 	}
 	g = startGateway(t, dir)
-	g.poll(t, "all are dead again", func() bool { return len(d.received()) == 6 && listed(t, dir, "dead") == 3 })
+	g.poll(t, "all are dead again", func() bool { return len(d.received()) == 6 && g.count(t, "state=dead") == 3 })
 	sends := make(map[string]int)
 	for _, key := range d.received() {
 		if sends[key]++; sends[key] > 2 {
@@ -121,7 +90,7 @@ func TestInterruptedReplays(t *testing.T) {
 	}
 	d.ok.Store(true)
 	success(t, dir, "dlq", "replay", "--all", "--yes")
-	g.poll(t, "all are done", func() bool { return listed(t, dir, "done") == 3 })
+	g.await(t, "done", 3)
 
 	// The gateway does it in a job, which an interruption cancels.
 	sent := len(d.received())
@@ -133,7 +102,7 @@ func TestInterruptedReplays(t *testing.T) {
 	if out := success(t, dir, continued(t, stderr)...); out != "replayed 3 events\n" {
 		t.Errorf("the continued replay: %q", out)
 	}
-	g.poll(t, "all are sent", func() bool { return len(d.received()) >= sent+3 && listed(t, dir, "done") == 3 })
+	g.poll(t, "all are sent", func() bool { return len(d.received()) >= sent+3 && g.count(t, "state=done") == 3 })
 	if n := len(d.received()); n != sent+3 {
 		t.Errorf("%d requests for three events that were replayed once", n-sent)
 	}
@@ -148,10 +117,10 @@ func TestJobsOfCommands(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		g.deliver(t, id)
 	}
-	g.poll(t, "all are dead", func() bool { return listed(t, dir, "dead") == 3 })
+	g.await(t, "dead", 3)
 
-	discarded := func(n int) func() bool { return func() bool { return listed(t, dir, "skipped") == n } }
-	stdout, stderr := interrupt(t, dir, discarded(1), "dlq", "discard", "--source", "gh", "--yes", "--rate", "1/s")
+	one := func() bool { return g.count(t, "state=skipped") == 1 }
+	stdout, stderr := interrupt(t, dir, one, "dlq", "discard", "--source", "gh", "--yes", "--rate", "20/m")
 	if !strings.Contains(stdout, "discarded 1 dead letter\n") || !strings.Contains(stderr, "Error: interrupted after 1 dead letter\n") {
 		t.Errorf("dlq discard was interrupted: %s%s", stdout, stderr)
 	}
@@ -165,39 +134,11 @@ func TestJobsOfCommands(t *testing.T) {
 	if worked.Discarded != 3 || worked.Passed != 0 || !worked.Complete || worked.RequestID == "" {
 		t.Errorf("the continued discard: %+v", worked)
 	}
-	g.poll(t, "all are discarded", discarded(3))
+	g.await(t, "skipped", 3)
 	if out := success(t, dir, "dlq", "undo", worked.RequestID); out != "undid the discard of 3 dead letters\n" {
 		t.Errorf("dlq undo: %s", out)
 	}
-	g.poll(t, "all are dead again", func() bool { return listed(t, dir, "dead") == 3 })
-	named := success(t, dir, "dlq", "discard", "gh", "d1", "d2")
-	_, command, _ := strings.Cut(named, "minutes: hookonce ")
-	if out := success(t, dir, append(strings.Fields(command), "--json")...); !strings.Contains(out, `"undone": 2,`) {
-		t.Errorf("dlq undo after %s: %s", named, out)
-	}
-	if _, stderr, code := run(t, dir, "dlq", "undo", "other"); code != 3 || !strings.Contains(stderr, `Error: discard "other": not found`) {
-		t.Errorf("dlq undo of no discard: %d, %s", code, stderr)
-	}
-	success(t, dir, "dlq", "discard", "--source", "gh", "--yes")
-	g.poll(t, "all are discarded again", discarded(3))
-
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"dlq", "discard", "--source", "gh", "--yes", "--request-id", args[len(args)-1]}, "--request-id: "},
-		{[]string{"dlq", "replay", "--all", "--yes", "--cursor", "AAAA"}, "--cursor"},
-		{[]string{"dlq", "replay", "gh", "d1", "--request-id", "x"}, "--request-id does not apply to named dead letters"},
-		{[]string{"dlq", "replay", "--all", "--request-id", ""}, "--request-id is empty"},
-	} {
-		if stdout, stderr, code := run(t, dir, c.args...); code != 2 || stdout != "" || !strings.Contains(stderr, c.want) {
-			t.Errorf("%v: %d, %s%s", c.args, code, stdout, stderr)
-		}
-	}
-	// Refusals: the events are skipped already, and no route matches them any more.
-	if out := success(t, dir, "events", "replay", "--state", "dead", "--yes", "--json"); !strings.Contains(out, `"complete": true`) {
-		t.Errorf("events replay of none: %s", out)
-	}
+	g.await(t, "dead", 3)
 }
 
 // continued returns the arguments of the command that the Try: of stderr names.

@@ -160,14 +160,14 @@ func TestSendStored(t *testing.T) {
 		}
 		stored := append([]string{"send", hook, "--from-event", source.name, events[0].EventID, "--admin-url", g.admin}, source.args...)
 		runHere(t, 0, stored...)
-		if n := g.countEvents(t, source.name); n != 1 {
+		if n := g.count(t, "source="+source.name); n != 1 {
 			t.Errorf("%s: %d events after the stored one was sent again", name, n)
 		}
 		if strings.HasPrefix(source.id(), "sha256:") {
 			continue // the body is the id
 		}
 		runHere(t, 0, append(stored, "--id", "9009")...)
-		if n := g.countEvents(t, source.name); n != 2 {
+		if n := g.count(t, "source="+source.name); n != 2 {
 			t.Errorf("%s: %d events after the stored one was sent with another id", name, n)
 		}
 	}

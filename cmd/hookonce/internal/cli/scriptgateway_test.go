@@ -106,12 +106,17 @@ func setDestination(ts *testscript.TestScript, neg bool, args []string) {
 	s.body.Store(body)
 	s.status.Store(int32(status))
 	if s.target == nil {
-		s.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.target = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status := int(s.status.Load())
+			if status == 0 {
+				<-r.Context().Done()
+				return
+			}
 			body, _ := s.body.Load().(string)
 			if body != "" {
 				w.Header().Set("Content-Type", "text/plain")
 			}
-			w.WriteHeader(int(s.status.Load()))
+			w.WriteHeader(status)
 			_, _ = io.WriteString(w, body)
 		}))
 		ts.Defer(s.target.Close)

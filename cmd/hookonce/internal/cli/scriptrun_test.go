@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"regexp"
 	"slices"
@@ -32,17 +33,22 @@ func (s *scene) runHere(ts *testscript.TestScript, args []string) (code int) {
 	return code
 }
 
+// setWorld changes no variable that has its value already: other scripts look commands up by the PATH meanwhile.
 func setWorld(t testing.TB, dir string, environ []string) {
 	t.Helper()
-	if err := os.Chdir(dir); err != nil {
-		t.Error(err)
-	}
-	os.Clearenv()
-	for _, entry := range environ {
-		name, value, _ := strings.Cut(entry, "=")
-		if err := os.Setenv(name, value); err != nil {
-			t.Error(err)
+	err := os.Chdir(dir)
+	for _, entry := range os.Environ() {
+		if name, _, _ := strings.Cut(entry, "="); !slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			err = errors.Join(err, os.Unsetenv(name))
 		}
+	}
+	for _, entry := range environ {
+		if name, value, _ := strings.Cut(entry, "="); os.Getenv(name) != value {
+			err = errors.Join(err, os.Setenv(name, value))
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

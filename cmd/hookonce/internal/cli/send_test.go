@@ -156,7 +156,7 @@ func TestSendToGateway(t *testing.T) {
 					t.Errorf("a request with a changed byte is answered %s", stdout)
 				}
 			}
-			if n := g.countEvents(t, s.name); n != 1 {
+			if n := g.count(t, "source="+s.name); n != 1 {
 				t.Errorf("%d events", n)
 			}
 		})

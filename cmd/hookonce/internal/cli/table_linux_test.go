@@ -56,7 +56,7 @@ routes: [{name: a-route-with-a-long-name, to: a-destination-with-a-long-name}]
 	const id = "0c4b5f9e-8f3a-4d3b-9a3e-5f1f3c1d2e3f"
 	g.deliver(t, id)
 	g.deliver(t, "hostile \u202e")
-	g.poll(t, "both are dead", func() bool { return listed(t, dir, "dead") == 2 })
+	g.await(t, "dead", 2)
 	for _, body := range []string{`{}`, `{"x":1}`} {
 		g.post(t, "/webhooks/a-source-with-a-long-name", body)
 	}

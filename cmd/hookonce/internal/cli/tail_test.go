@@ -121,9 +121,7 @@ func TestTail(t *testing.T) {
 	for _, id := range []string{"d1", "d2", "d3"} {
 		g.deliver(t, id)
 	}
-	g.poll(t, "all are done", func() bool {
-		return strings.Count(success(t, dir, "events", "list", "--state", "done", "--json"), `"event_id"`) == 3
-	})
+	g.await(t, "done", 3)
 	text, lines := startTail(t, dir, "-n", "2"), startTail(t, dir, "--json", "--newest", "1", "--source", "gh", "--outcome", "done")
 	attempts := startTail(t, dir, "--kind", "attempt", "--json", "--admin-url", g.admin)
 	other := startTail(t, dir, "--source", "other")
@@ -178,37 +176,6 @@ func TestTail(t *testing.T) {
 	}
 	text.stop(t)
 	attempts.stop(t)
-}
-
-// TestTailOfADatabase shows new events where no gateway runs.
-func TestTailOfADatabase(t *testing.T) {
-	t.Parallel()
-	d := startDestination(t)
-	d.ok.Store(true)
-	g, dir := startForwarding(t, d)
-	g.deliver(t, "d1")
-	g.poll(t, "it is done", func() bool {
-		return strings.Contains(success(t, dir, "events", "list", "--state", "done", "--json"), "d1")
-	})
-	g.stop(t, syscall.SIGTERM)
-	text := startTail(t, dir, "--outcome", "done")
-	text.wantLine(t, "✓ gh issues d1 done #1")
-	if rest := text.stop(t); len(rest) > 0 {
-		t.Errorf("unexpected lines: %q", rest)
-	}
-	for flags, want := range map[string]string{
-		"-n -1":             "--newest: -1 is not a number",
-		"--outcome ok":      "need a running gateway",
-		"--kind attempt":    "need a running gateway",
-		"--kind attempts":   "--kind: \"attempts\" is unknown; use delivery, event, attempt, refused",
-		"--outcome fine":    "--outcome: \"fine\" is unknown",
-		"--until 1h":        "unknown flag",
-		"--destination app": "need a running gateway",
-	} {
-		if _, stderr, code := run(t, dir, append([]string{"events", "tail"}, strings.Fields(flags)...)...); code != 2 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: code %d: %s", flags, code, stderr)
-		}
-	}
 }
 
 // TestTailGoesOn: a tail outlasts a restart of its gateway, and says that rows may be missing.

@@ -110,7 +110,7 @@ func TestTailKeysOfADatabase(t *testing.T) {
 	d := startDestination(t)
 	g, dir := startForwarding(t, d)
 	g.deliver(t, "d1")
-	g.poll(t, "it is dead", func() bool { return listed(t, dir, "dead") == 1 })
+	g.await(t, "dead", 1)
 	g.stop(t, syscall.SIGTERM)
 	s := startSession(t, dir, 130, nil, "events", "tail")
 	s.wants(t, ` d1 +dead #1`)
