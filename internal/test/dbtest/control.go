@@ -55,10 +55,8 @@ func (s *Server) end(signal syscall.Signal) error {
 	if s.cmd == nil {
 		return nil
 	}
-	first := s.cmd.Process.Pid
 	if signal == syscall.SIGKILL {
-		// A stopped server starts no new ones while they are listed.
-		if err := signalAll([]int{first}, syscall.SIGSTOP); err != nil {
+		if err := s.stopFirst(); err != nil {
 			return err
 		}
 	}
@@ -93,7 +91,23 @@ func (s *Server) end(signal syscall.Signal) error {
 // Stop freezes all of the server's processes: connections stay open without an answer.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
+	if err := s.stopFirst(); err != nil {
+		t.Fatalf("dbtest: %v", err)
+	}
 	s.signal(t, syscall.SIGSTOP)
+}
+
+// stopFirst stops the first process, so that it starts no new ones while they are listed. It may start one for a moment
+// after the signal.
+func (s *Server) stopFirst() error {
+	if s.cmd == nil {
+		return errors.New("the server is not running")
+	}
+	first := s.cmd.Process.Pid
+	if err := signalAll([]int{first}, syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return waitFor([]int{first}, "runs", func(pid int) bool { return stopped(pid) || !alive(pid) })
 }
 
 // Cont lets a frozen server continue.

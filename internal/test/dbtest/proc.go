@@ -81,11 +81,16 @@ func lockFile(path string, how int) (unlock func(), err error) {
 
 // waitGone waits until all of the processes have ended.
 func waitGone(pids []int) error {
+	return waitFor(pids, "lives", func(pid int) bool { return !alive(pid) })
+}
+
+// waitFor waits until each of the processes is in a state. still says what it does otherwise.
+func waitFor(pids []int, still string, is func(pid int) bool) error {
 	began := time.Now()
 	for _, pid := range pids {
-		for alive(pid) {
+		for !is(pid) {
 			if time.Since(began) > eventually.Bound {
-				return fmt.Errorf("process %d still runs after %v", pid, eventually.Bound)
+				return fmt.Errorf("process %d still %s after %v", pid, still, eventually.Bound)
 			}
 			time.Sleep(5 * time.Millisecond)
 		}

@@ -35,6 +35,12 @@ func alive(pid int) bool {
 	return ok && state != 'Z' && state != 'X'
 }
 
+// stopped reports whether a signal has stopped a process.
+func stopped(pid int) bool {
+	state, _, ok := stat(pid)
+	return ok && state == 'T'
+}
+
 // children returns the children of a process.
 func children(pid int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")

@@ -31,16 +31,28 @@ func processes() ([][]string, error) {
 
 // alive reports whether a process is running or stopped. A zombie is not alive.
 func alive(pid int) bool {
-	all, err := processes()
+	state, err := stateOf(pid)
 	if err != nil {
 		return syscall.Kill(pid, 0) == nil
 	}
+	return state != "" && !strings.HasPrefix(state, "Z")
+}
+
+// stopped reports whether a signal has stopped a process.
+func stopped(pid int) bool {
+	state, err := stateOf(pid)
+	return err == nil && strings.HasPrefix(state, "T")
+}
+
+// stateOf returns the state of a process as ps shows it; "" if there is none.
+func stateOf(pid int) (string, error) {
+	all, err := processes()
 	for _, fields := range all {
 		if fields[0] == strconv.Itoa(pid) {
-			return !strings.HasPrefix(fields[2], "Z")
+			return fields[2], err
 		}
 	}
-	return false
+	return "", err
 }
 
 // children returns the children of a process.

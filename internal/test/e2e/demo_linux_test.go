@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // openTerminal returns both ends of a terminal with this many columns. The caller closes them.
@@ -38,33 +40,39 @@ func openTerminal(t *testing.T, columns int) (master, terminal *os.File) {
 	return master, terminal
 }
 
-var (
-	demoColor = regexp.MustCompile(`\x1b\[[0-9]*m`)
-	// demoStep ends one picture of the progress.
-	demoStep = regexp.MustCompile(`[\r\n]|\x1b\[K`)
-)
+// demoStep ends one picture of the progress.
+var demoStep = regexp.MustCompile(`[\r\n]|\x1b\[K`)
 
 // On a terminal the demo shows its progress, which is gone at the end, and colored marks. The progress
-// and the table fit the terminal.
+// and the table fit the terminal. The numbers are those of TestDemo.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		columns int
 		env     string
 		colored bool
+		args    []string
 	}{
-		"wide":              {80, "NO_COLOR=", true},
-		"narrow, no colors": {60, "NO_COLOR=1", false},
+		"wide":              {80, "NO_COLOR=", true, nil},
+		"narrow, no colors": {60, "NO_COLOR=1", false, []string{"--exit"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "wide" {
+				group.NeedLong(t) // tests of the demo's package have the narrow table
+			}
 			t.Parallel()
-			d := newDemo(t, "--exit")
+			d := newDemo(t, c.args...)
 			d.cmd.Env = append(d.cmd.Env, "TERM=xterm", c.env)
 			master, terminal := openTerminal(t, c.columns)
 			d.cmd.Stdout, d.cmd.Stderr = terminal, terminal
 			d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 			d.begin(t, io.Reader(master)) // it ends with EIO when the last process has closed the terminal
 			_ = terminal.Close()
+			d.plays(t)
+			if c.args == nil {
+				checkDemo(t, d, &database{store: "sqlite"})
+				_ = d.cmd.Process.Signal(syscall.SIGINT)
+			}
 			d.ends(t, 0)
 			_ = master.Close()
 			text := d.text()

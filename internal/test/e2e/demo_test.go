@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
@@ -99,13 +100,27 @@ func (d *demo) text() string {
 func (d *demo) waitFor(t *testing.T, text string) {
 	t.Helper()
 	eventually.True(t, "the output holds "+text, func() bool {
+		ended := false
 		select {
-		case <-d.exited:
-			t.Fatalf("the demo ended (%s) before it printed %q", d.cmd.ProcessState, text)
+		case <-d.exited: // its output is complete
+			ended = true
 		default:
 		}
-		return strings.Contains(d.text(), text)
+		found := strings.Contains(d.text(), text)
+		if ended && !found {
+			t.Fatalf("the demo ended (%s) before it printed %q", d.cmd.ProcessState, text)
+		}
+		return found
 	})
+}
+
+// plays waits for one line of the demo after another, up to the table. Each has the whole bound, because a commit of the
+// gateway waits for the disk: where that takes 0.2 s, the demo takes three minutes.
+func (d *demo) plays(t *testing.T) {
+	t.Helper()
+	for _, line := range []string{"  10 %  ", "  45 %  ", "  75 %  ", " 100 %  ", "Check, then act: "} {
+		d.waitFor(t, line)
+	}
 }
 
 // folder waits until the demo has its temporary folder, and returns it.
@@ -160,6 +175,8 @@ func processesWith(t *testing.T, text string) (found []string) {
 	return found
 }
 
+var demoColor = regexp.MustCompile(`\x1b\[[0-9]*m`)
+
 // demoRow matches a row of the table: its label, and its last two numbers.
 var demoRow = regexp.MustCompile(`(?m)^  (\S[^\n]*?) {2,}(?:[^\n]* )?([0-9.,–]+)(?: [✓✗])? +([0-9.,–]+)(?: [✓✗])?$`)
 
@@ -167,7 +184,8 @@ var demoRow = regexp.MustCompile(`(?m)^  (\S[^\n]*?) {2,}(?:[^\n]* )?([0-9.,–]
 func (d *demo) table(t *testing.T) (ours, other map[string]int) {
 	t.Helper()
 	ours, other = make(map[string]int), make(map[string]int)
-	for _, m := range demoRow.FindAllStringSubmatch(d.text(), -1) {
+	text := strings.ReplaceAll(demoColor.ReplaceAllString(d.text(), ""), "\r\n", "\n") // as a terminal has it
+	for _, m := range demoRow.FindAllStringSubmatch(text, -1) {
 		for i, numbers := range []map[string]int{ours, other} {
 			if n, err := strconv.Atoi(strings.NewReplacer(",", "", ".", "").Replace(m[i+2])); err == nil {
 				numbers[m[1]] = n
@@ -237,33 +255,24 @@ func demoArgs(t *testing.T, db *database) []string {
 	return []string{"--database", db.url}
 }
 
-// The numbers of the table are those of the databases, and each is as promised. Nothing is left.
+// The numbers of the table are those of the databases, and each is as promised. Nothing is left. In a plain run
+// TestDemoOnATerminal plays the only demo to its end.
 func TestDemo(t *testing.T) {
+	if runtime.GOOS == "linux" {
+		group.NeedLong(t)
+	}
 	anyStore(t, func(t *testing.T, db *database) {
 		if db.store == "postgres" { // a schema that is not the demo's
 			mustExec(t, db.open(t), "CREATE SCHEMA hookonce CREATE TABLE mine (n int)")
 		}
 		d := startDemo(t, demoArgs(t, db)...)
-		d.waitFor(t, "Look around: ")
-		ours, other := d.table(t)
-		checkDemo(t, d, db, ours, other)
-		link := regexp.MustCompile(`http://\S+/`).FindString(d.text())
-		resp, err := http.Get(link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Errorf("the dashboard at %s is answered %s", link, resp.Status)
-		}
-		// A kill takes the figures of a second, from a traffic of eight.
-		if n := countedDeliveries(t, link); n > ours["deliveries"] || n < ours["deliveries"]/2 {
-			t.Errorf("the dashboard counts %d deliveries, the table %d", n, ours["deliveries"])
-		}
+		d.plays(t)
+		checkDemo(t, d, db)
 		_ = d.cmd.Process.Signal(syscall.SIGINT)
 		d.ends(t, 0)
-		if text := d.text() + d.stderr.String(); strings.ContainsAny(text, "\x1b\r") || d.stderr.Len() > 0 || strings.Contains(text, "WRONG") {
-			t.Errorf("without a terminal, the output is plain lines on stdout, not\n%q", text)
+		d.checkLines(t)
+		if d.stderr.Len() > 0 {
+			t.Errorf("it says %q", &d.stderr)
 		}
 		if db.store == "postgres" {
 			if names := temporaryDatabases(t, db); len(names) > 0 {
@@ -274,6 +283,33 @@ func TestDemo(t *testing.T) {
 			}
 		}
 	})
+}
+
+// checkLines checks that the demo writes plain lines where it has no terminal.
+func (d *demo) checkLines(t *testing.T) {
+	t.Helper()
+	if text := d.text(); strings.ContainsAny(text, "\x1b\r") {
+		t.Errorf("without a terminal, the output is plain lines, not\n%q", text)
+	}
+}
+
+// checkDashboard checks the dashboard that the demo leads to.
+func (d *demo) checkDashboard(t *testing.T, deliveries int) {
+	t.Helper()
+	d.waitFor(t, "Look around: ")
+	link := regexp.MustCompile(`http://\S+/`).FindString(d.text())
+	resp, err := http.Get(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the dashboard at %s is answered %s", link, resp.Status)
+	}
+	// A kill takes the figures of a second, from a traffic of eight.
+	if n := countedDeliveries(t, link); n > deliveries || n < deliveries/2 {
+		t.Errorf("the dashboard counts %d deliveries, the table %d", n, deliveries)
+	}
 }
 
 // countedDeliveries returns the deliveries in the charts of a dashboard.
@@ -302,8 +338,10 @@ func countedDeliveries(t *testing.T, link string) (n int) {
 	return n
 }
 
-func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) {
+// checkDemo compares the table of a demo that still runs with its databases.
+func checkDemo(t *testing.T, d *demo, db *database) {
 	t.Helper()
+	ours, other := d.table(t)
 	gateway := demoDatabase(t, d, db)
 	ledger := func(name string) *sql.DB {
 		return openDB(t, "sqlite", filepath.Join(d.folder(t), name)+"?_pragma=busy_timeout(10000)")
@@ -349,10 +387,15 @@ func checkDemo(t *testing.T, d *demo, db *database, ours, other map[string]int) 
 	if n := ours["deliveries"]; n < 10_000 || n > 20_000 || ours["duplicates absorbed"] < 7000 {
 		t.Errorf("%d deliveries, %d duplicates absorbed", n, ours["duplicates absorbed"])
 	}
+	if strings.Contains(d.text(), "WRONG") {
+		t.Error("the demo calls a number wrong")
+	}
+	d.checkDashboard(t, ours["deliveries"])
 }
 
 // One wrong number in a ledger gives the exit code 1, and is shown.
 func TestDemoNoticesAWrongNumber(t *testing.T) {
+	group.NeedLong(t) // a test of the demo's package counts every kind of wrong number
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args         []string
@@ -369,116 +412,12 @@ func TestDemoNoticesAWrongNumber(t *testing.T) {
 			mustExec(t, bank, c.change)
 			_ = bank.Close() // before its folder goes
 			if c.args == nil {
-				d.waitFor(t, "Look around: ")
+				d.plays(t)
 				_ = d.cmd.Process.Signal(syscall.SIGINT)
 			}
 			d.ends(t, 1)
 			if text := d.text(); !strings.Contains(text, c.want) || !strings.Contains(text, "1 ✗") || !strings.Contains(d.stderr.String(), "Error: hookonce broke its promise: ") {
 				t.Errorf("the output lacks %q, a mark, or an error", c.want)
-			}
-		})
-	}
-}
-
-// Whenever the demo is interrupted, nothing is left.
-func TestDemoInterrupted(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		line   string // printed before; "": as soon as the folder is there
-		signal syscall.Signal
-	}{
-		"while it starts":    {"", syscall.SIGINT},
-		"in the traffic":     {"hookonce demo", syscall.SIGTERM},
-		"in the outage":      {"out of service", syscall.SIGHUP},
-		"after a kill":       {"killed with -9", syscall.SIGINT},
-		"before it is ended": {"dead letters", syscall.SIGTERM},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := startDemo(t)
-			d.folder(t)
-			if c.line != "" {
-				d.waitFor(t, c.line)
-			}
-			_ = d.cmd.Process.Signal(c.signal)
-			_ = d.cmd.Process.Signal(c.signal) // an impatient user
-			if c.line == "dead letters" {
-				<-d.exited // with 0, if the table was there already
-				d.ends(t, d.cmd.ProcessState.ExitCode())
-				return
-			}
-			d.ends(t, 1)
-			if d.stderr.String() != "Error: interrupted; everything was removed\nTry: run the same command again\n" {
-				t.Errorf("it says %q", &d.stderr)
-			}
-		})
-	}
-	t.Run("on PostgreSQL", func(t *testing.T) {
-		t.Parallel()
-		db := newDatabase(t, "postgres")
-		d := startDemo(t, demoArgs(t, db)...)
-		d.waitFor(t, "out of service")
-		_ = d.cmd.Process.Signal(syscall.SIGTERM)
-		d.ends(t, 1)
-		if names := temporaryDatabases(t, db); len(names) > 0 {
-			t.Errorf("databases are left: %q", names)
-		}
-	})
-	t.Run("a closed pipe", func(t *testing.T) {
-		t.Parallel()
-		d := newDemo(t)
-		read, write, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.cmd.Stdout, d.cmd.Stderr = write, &d.stderr
-		d.begin(t, strings.NewReader(""))
-		_ = read.Close()
-		_ = write.Close()
-		d.ends(t, 1)
-		if want := "\nTry: hookonce demo --exit, and read its output to the end\n"; !strings.HasSuffix(d.stderr.String(), want) {
-			t.Errorf("it says %q, want the end %q", &d.stderr, want)
-		}
-	})
-}
-
-// Its processes end with it, even if it is killed.
-func TestDemoKilled(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		return // only Linux binds a child to its parent
-	}
-	d := startDemo(t)
-	d.waitFor(t, "out of service")
-	if running := processesWith(t, d.temp); len(running) != 3 {
-		t.Errorf("%d processes, want a gateway, a bank and a receiver:\n%s", len(running), strings.Join(running, "\n"))
-	}
-	_ = d.cmd.Process.Kill()
-	eventually.True(t, "all processes are gone", func() bool { return len(processesWith(t, d.temp)) == 0 })
-}
-
-func TestDemoRefuses(t *testing.T) {
-	t.Parallel()
-	db := newDatabase(t, "postgres")
-	for name, c := range map[string]struct {
-		args []string
-		code int
-		want string
-	}{
-		"a file":            {[]string{"--database", "sqlite:x.db"}, 2, "makes its own SQLite file"},
-		"no URL":            {[]string{"--database", "postgres://h:x:y/"}, 2, "not a PostgreSQL URL"},
-		"a lacking right":   {[]string{"--database", db.url}, 1, "CREATEDB"},
-		"no server":         {[]string{"--database", "postgres://u:" + databasePassword + "@127.0.0.1:1/db"}, 1, "reaching the database"},
-		"an argument":       {[]string{"nonsense"}, 2, "unknown command"},
-		"a missing folder":  {[]string{"bank"}, 2, "FOLDER is missing"},
-		"an unusable place": {[]string{"bank", "/nonexistent"}, 1, "the ledger bank.db"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := startDemo(t, c.args...)
-			d.ends(t, c.code)
-			if text := d.stderr.String(); !strings.Contains(text, c.want) || strings.Contains(text, databasePassword) {
-				t.Errorf("it says %q, want %q", text, c.want)
 			}
 		})
 	}

@@ -7,9 +7,9 @@
 // test that disturbs the database does so as another client would: a second session holds a lock, a
 // server is stopped or killed.
 //
-// The tests of claims, crashes, outages and pruning run on both stores, as the subtests sqlite and
-// postgres; most others need both in a long run only. PostgreSQL comes from package dbtest; each
-// test has a database of its own.
+// The tests of claims, crashes and outages run on both stores, as the subtests sqlite and postgres;
+// most others need both in a long run only. That run also kills more often, and plays more than one
+// demo to its end. PostgreSQL comes from package dbtest; each test has a database of its own.
 //
 // Every gateway is checked for three things without a test asking: every refusal is a problem of
 // RFC 9457, no secret appears in an answer or in the log, and the process ends with exit code 0 on

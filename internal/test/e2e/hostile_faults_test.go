@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -81,7 +82,9 @@ func huge(status int) fault {
 }
 
 // bombs answers with a small body that inflates to a large one.
-func bombs(status int) fault {
+func bombs(status int) fault { return says(status, "Content-Encoding: gzip\n", bomb()) }
+
+var bomb = sync.OnceValue(func() string {
 	var bomb bytes.Buffer
 	zw := gzip.NewWriter(&bomb)
 	zeros := make([]byte, 1<<20)
@@ -89,8 +92,8 @@ func bombs(status int) fault {
 		_, _ = zw.Write(zeros) // a bytes.Buffer never fails
 	}
 	_ = zw.Close()
-	return says(status, "Content-Encoding: gzip\n", bomb.String())
-}
+	return bomb.String()
+})
 
 // plainText answers as a server without TLS answers a client that speaks TLS.
 func plainText(conn net.Conn) bool {

@@ -13,16 +13,20 @@ func TestDatabaseKilledUnderLoad(t *testing.T) {
 	server := dbtest.StartServer(t, nil)
 	l := newLoad(t, privateDatabase(t, server), loadSettings, "a", "b")
 	l.startAll()
-	for l.figures.kills < 30 {
+	l.killAtLeast(inLong(6, 30), withoutDatabase, func() {
 		l.waitRandomMoment(200)
 		server.Kill(t)
 		l.figures.kills++
 		server.Restart(t)
-	}
+	})
 	l.finish()
-	f := l.check()
-	mustHave(t, map[string]int{
+	mustHave(t, withoutDatabase(l.check()))
+}
+
+// withoutDatabase are the faults of a load whose database is killed.
+func withoutDatabase(f figures) map[string]int {
+	return map[string]int{
 		"a delivery was answered 503":                             f.unavailable,
 		"a message that the destination had taken was sent again": f.again,
-	})
+	}
 }

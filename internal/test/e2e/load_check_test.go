@@ -3,6 +3,8 @@ package e2e
 import (
 	"crypto/sha256"
 	"database/sql"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
@@ -110,6 +112,20 @@ func readStored(t testing.TB, session *sql.DB, db *database) map[string]storedEv
 		t.Fatal(err)
 	}
 	return all
+}
+
+// killAtLeast repeats a kill so many times, and then until the faults have happened that the kills are for. A
+// run that is void after many more kills ends.
+func (l *load) killAtLeast(times int, faults func(figures) map[string]int, kill func()) {
+	l.t.Helper()
+	missing := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return slices.Contains(slices.Collect(maps.Values(faults(l.sum()))), 0)
+	}
+	for l.figures.kills < times || missing() && l.figures.kills < 10*times {
+		kill()
+	}
 }
 
 // mustHave fails the test as void if a fault that it is about never happened.

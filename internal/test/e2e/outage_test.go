@@ -3,15 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
-	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 func TestDatabaseStopped(t *testing.T) {
@@ -119,75 +115,4 @@ func TestSQLiteLockedByAnotherProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	recovered(t, w, g)
-}
-
-// TestAckedSurvivesKill delivers without pause while it kills the gateway at random moments and
-// starts it again. Every acknowledged id is stored in the end, and was forwarded under one
-// webhook-id.
-func TestAckedSurvivesKill(t *testing.T) {
-	eachStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
-		acked := make(map[string]bool)
-		for round := range 5 {
-			g := w.start(t)
-			after := 20 + rand.N(200)
-			for id := range deliverUntilKilled(t, g, round, after) {
-				acked[id] = true
-			}
-		}
-		g := w.start(t)
-		listed := make(map[string]bool)
-		for _, ev := range g.waitAllDone(t, "github") {
-			listed[ev.EventID] = true
-		}
-		for id := range acked {
-			webhookIDs := make(map[string]bool)
-			for _, r := range w.sink.requests(id) {
-				webhookIDs[r.id()] = true
-			}
-			if !listed[id] || len(webhookIDs) != 1 {
-				t.Errorf("%s was acknowledged; listed: %t, forwarded under %d webhook-ids", id, listed[id], len(webhookIDs))
-			}
-		}
-		t.Logf("%d acknowledged, %d events", len(acked), len(listed))
-	})
-}
-
-// deliverUntilKilled delivers over several connections, kills the gateway after the given number of
-// acknowledged deliveries, and returns all that were acknowledged.
-func deliverUntilKilled(t *testing.T, g *gateway, round, after int) map[string]bool {
-	t.Helper()
-	var (
-		mu      sync.Mutex
-		acked   = make(map[string]bool)
-		enough  = make(chan struct{})
-		dead    atomic.Bool
-		senders sync.WaitGroup
-	)
-	for sender := range 8 {
-		senders.Go(func() {
-			for i := 0; !dead.Load(); i++ {
-				id := fmt.Sprintf("r%d-s%d-%d", round, sender, i)
-				a, err := g.tryDeliver(push(id))
-				if err != nil {
-					continue // cut off, so not acknowledged
-				}
-				if a.status != http.StatusOK {
-					t.Errorf("%s: %s before the kill", id, a.short())
-					continue
-				}
-				mu.Lock()
-				acked[id] = true
-				if len(acked) == after {
-					close(enough)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	eventually.Receive(t, fmt.Sprintf("round %d: %d deliveries", round, after), enough)
-	g.kill(t)
-	dead.Store(true)
-	senders.Wait()
-	return acked
 }

@@ -22,7 +22,8 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 			gateways = append(gateways, w.start(t), w.start(t))
 		}
 		gateways[0].expect(t, push("model"), "200 ok")
-		const ids, copies, rounds = 6, 24, 6
+		const ids, copies = 6, 24
+		rounds := inLong(4, 6)
 		for round := range rounds {
 			id := func(i int) string { return fmt.Sprintf("r%d-%d", round, i%ids) }
 			var mu sync.Mutex

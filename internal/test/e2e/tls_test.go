@@ -16,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
@@ -127,7 +128,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 				select {
 				case <-done:
 					return
-				default:
+				case <-time.After(50 * time.Millisecond):
 				}
 				d := push(fmt.Sprintf("load-%d-%d", i, n))
 				req, err := http.NewRequest(http.MethodPost, "https://"+g.public+"/webhooks/github", strings.NewReader(d.body))

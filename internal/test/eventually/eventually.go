@@ -11,8 +11,9 @@ import (
 // Bound ends every wait. It only runs out if something is broken.
 const Bound = 2 * time.Minute
 
-// The first polls follow each other quickly, because most states are reached within milliseconds.
-const firstPause, longestPause = time.Millisecond, 20 * time.Millisecond
+// The first polls follow each other quickly, because most states are reached within milliseconds. The pauses of a
+// longer wait are a twentieth of it, because a poll may cost as much as a request to a gateway and its database.
+const firstPause, quickPause, longestPause = time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond
 
 // True polls state until it returns true. what names this state.
 func True(t testing.TB, what string, state func() bool) {
@@ -33,13 +34,15 @@ func Succeeds(t testing.TB, what string, try func() error) {
 func poll(t testing.TB, what string, look func() (bool, error)) {
 	t.Helper()
 	began := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for pause := firstPause; ; {
 		ok, err := look()
+		waited := time.Since(began)
 		switch {
 		case ok:
 			return
-		case time.Since(began) < Bound:
+		case waited < Bound:
 			time.Sleep(pause)
+			pause = min(2*pause, max(quickPause, waited/20), longestPause)
 		case err != nil:
 			t.Fatalf("not within %s: %s: %v", Bound, what, err)
 		default:

@@ -120,7 +120,7 @@ func (tr *trial) check() *found {
 		case !ev.acked: // reported when its sender gave up
 		case !there:
 			t.Errorf("%s was acknowledged, but is not in the database", ev.ID)
-		case ev.succeeds() || ev.mayDie() && !tr.deathIsFailure:
+		case ev.succeeds() || ev.mayDie() && !tr.mayDieAgain:
 			f.checkDone(t, ev, stored)
 		default:
 			f.checkDead(t, ev, stored)

@@ -20,5 +20,5 @@
 // to commit, and must change nothing when it continues.
 //
 // The random choices follow from a seed that the test logs; the environment variable
-// HOOKONCE_TEST_SEED repeats them. A trial has 1,000 events, and 100,000 in a long run (see package group).
+// HOOKONCE_TEST_SEED repeats them. A trial has 400 events, and 100,000 in a long run (see package group).
 package proof

@@ -11,6 +11,7 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(workerVariable); text != "" {
 		os.Exit(workerMain(text))
 	}
+	dbtest.Parallel(4)
 	code := dbtest.Run(m)
 	if plainFolder != "" {
 		_ = os.RemoveAll(plainFolder) // leftovers are in the folder for temporary files

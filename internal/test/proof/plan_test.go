@@ -17,7 +17,7 @@ const (
 	// timing of processes is not repeated.
 	seedVariable = "HOOKONCE_TEST_SEED"
 	// Events of a trial.
-	fewEvents  = 1_000
+	fewEvents  = 400
 	longEvents = 100_000
 )
 

@@ -17,7 +17,7 @@ func TestExactlyOncePython(t *testing.T) {
 	t.Parallel()
 	python := sqltest.Python(t)
 	tr := newTrial(t, newDatabase(t, withPgx), nil)
-	tr.deathIsFailure = false
+	tr.mayDieAgain = false
 	for i := range 2 {
 		tr.addPlace(fmt.Sprintf("receiver%d", i), settings{Receiver: true, HandlerTimeout: time.Second})
 	}

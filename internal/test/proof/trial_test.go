@@ -40,8 +40,8 @@ type trial struct {
 	// receivers are the places whose processes listen.
 	receivers []*place
 	events    []*event
-	// deathIsFailure tells whether an attempt counts if its process ended.
-	deathIsFailure bool
+	// mayDieAgain tells whether an event that ends its process does so in every attempt, and is dead in the end.
+	mayDieAgain bool
 
 	next atomic.Int64 // index of the next event to send
 	acks atomic.Int64
@@ -60,7 +60,7 @@ func newTrial(t testing.TB, db *database, events []*event) *trial {
 	tr := &trial{
 		t: t, db: db, folder: t.TempDir(), seed: seed, random: rand.New(rand.NewPCG(seed, 0)),
 		client: &http.Client{Transport: transport, Timeout: senderTimeout},
-		events: events, deathIsFailure: true,
+		events: events, mayDieAgain: true,
 	}
 	if events == nil {
 		count := fewEvents
@@ -123,10 +123,14 @@ func (tr *trial) run() {
 	tr.stop()
 }
 
-// killWhileSending kills a process about every 250 deliveries, at a random moment.
+// killWhileSending kills a process about every 250 deliveries, or 100 in a short trial, at a random moment.
 func (tr *trial) killWhileSending(sent <-chan struct{}) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
+	most := int64(200)
+	if group.Long() {
+		most = 500
+	}
 	due := int64(0)
 	for {
 		select {
@@ -139,7 +143,7 @@ func (tr *trial) killWhileSending(sent <-chan struct{}) {
 		if tr.acks.Load() < due {
 			continue
 		}
-		due = tr.acks.Load() + 1 + tr.random.Int64N(500)
+		due = tr.acks.Load() + 1 + tr.random.Int64N(most)
 		tr.pause(20 * time.Millisecond)
 		tr.killOne()
 	}

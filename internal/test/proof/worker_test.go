@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,6 +34,7 @@ type settings struct {
 	Folder         string // of the records
 	Receiver       bool   // has no handlers: a consumer takes the events
 	HandlerTimeout time.Duration
+	DieOnce        bool // an event ends no second process
 	// Gate is a file that handlers wait for after they have written their effect; "" for no
 	// waiting.
 	Gate string
@@ -214,8 +216,26 @@ func handler[T any](w *worker, db driver.Driver[T], insert insertFunc[T]) func(c
 			}
 		}
 		w.wait(ev)
-		return w.misbehave(ev, o.Does)
+		does := o.Does
+		if w.DieOnce && o.mayDie() && w.hasEnded(o.ID) {
+			does = succeed
+		}
+		return w.misbehave(ev, does)
 	}
+}
+
+// hasEnded reports whether an event has ended a process.
+func (w *worker) hasEnded(id string) bool {
+	text, err := os.ReadFile(w.records.deaths.Name())
+	if err != nil {
+		panic(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, id+" ") {
+			return true
+		}
+	}
+	return false
 }
 
 // wait waits until the gate exists, past any timeout if necessary.

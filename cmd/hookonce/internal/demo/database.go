@@ -78,7 +78,13 @@ func (d *database) remove() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), createTimeout)
 	defer cancel()
-	if _, err := d.server.ExecContext(ctx, "DROP DATABASE IF EXISTS "+d.name+" WITH (FORCE)"); err != nil {
+	_, err := d.server.ExecContext(ctx, "DROP DATABASE IF EXISTS "+d.name+" WITH (FORCE)")
+	if err != nil {
+		// FORCE fails while an autovacuum works there, because its process is a superuser's. Without FORCE, PostgreSQL ends
+		// the autovacuum, and waits for sessions that are ending.
+		_, err = d.server.ExecContext(ctx, "DROP DATABASE IF EXISTS "+d.name)
+	}
+	if err != nil {
 		failed = errors.Join(failed, fmt.Errorf("removing the temporary database %s: %w", d.name, err))
 	}
 	return errors.Join(failed, d.server.Close())
