@@ -1,3 +1,1 @@
 package cli_test
-
-import ()
