@@ -99,13 +99,13 @@ func TestWindowsAreRegistered(t *testing.T) {
 	}}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].DedupeWindow = 90 * 24 * time.Hour })
 	run(t, in)
-	if p := <-registered; p.Sources["gh"].DedupeWindow != 90*24*time.Hour || p.DedupeWindow != hookonce.DefaultDedupeWindow {
+	if p := eventually.Receive(t, "Run registers", registered); p.Sources["gh"].DedupeWindow != 90*24*time.Hour || p.DedupeWindow != hookonce.DefaultDedupeWindow {
 		t.Errorf("Run registered %+v", p)
 	}
 	cfg := settings("")
 	cfg.Sources[0].Name = "other"
 	reload(t, in, cfg)
-	if p := <-registered; len(p.Sources) != 1 || p.Sources["other"] != (driver.SourceWindows{}) {
+	if p := eventually.Receive(t, "Reload registers", registered); len(p.Sources) != 1 || p.Sources["other"] != (driver.SourceWindows{}) {
 		t.Errorf("Reload registered %+v", p)
 	}
 	now, err := store.Now(t.Context())
