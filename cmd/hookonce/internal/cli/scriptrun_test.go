@@ -36,7 +36,7 @@ func (s *scene) runHere(ts *testscript.TestScript, args []string) (code int) {
 // setWorld changes no variable that has its value already: other scripts look commands up by the PATH meanwhile.
 func setWorld(t testing.TB, dir string, environ []string) {
 	t.Helper()
-	err := os.Chdir(dir)
+	err := os.Chdir(dir) //nolint:usetesting // t.Chdir lasts until the end of a test, and this for one command
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); !slices.ContainsFunc(environ, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
 			err = errors.Join(err, os.Unsetenv(name))
@@ -44,7 +44,7 @@ func setWorld(t testing.TB, dir string, environ []string) {
 	}
 	for _, entry := range environ {
 		if name, value, _ := strings.Cut(entry, "="); os.Getenv(name) != value {
-			err = errors.Join(err, os.Setenv(name, value))
+			err = errors.Join(err, os.Setenv(name, value)) //nolint:usetesting // as above
 		}
 	}
 	if err != nil {
