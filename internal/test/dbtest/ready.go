@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,6 +20,15 @@ import (
 //
 //go:embed ready.sql
 var readySQL string
+
+// inReady puts the name of the schema of readySQL into SQL. Other builds, which may have other functions, have another.
+func inReady(sql string) string { return strings.ReplaceAll(sql, "{ready}", readySchema()) }
+
+var readySchema = sync.OnceValue(func() string {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(readySQL)) // never fails
+	return fmt.Sprintf("hookonce_ready_%x", hash.Sum64())
+})
 
 // Ready is Postgres with a schema that has hookonce's tables already. Other tests have used it, and it is as new: its
 // tables are empty and its sequences begin again. When the test ends, the schema goes to another test, unless the test
@@ -63,7 +73,7 @@ func (s *schemas) do(f func(ctx context.Context, conn *pgx.Conn) error) error {
 			return err
 		}
 		// A session that a test left open must not block the whole run.
-		if _, err := conn.Exec(ctx, "SET lock_timeout = '20s'; SET search_path = pg_catalog; SET client_min_messages = warning;"+readySQL); err != nil {
+		if _, err := conn.Exec(ctx, "SET lock_timeout = '20s'; SET search_path = pg_catalog; SET client_min_messages = warning;"+inReady(readySQL)); err != nil {
 			return errors.Join(err, conn.Close(ctx))
 		}
 		s.conn = conn
@@ -84,7 +94,7 @@ var stepsVersion = sync.OnceValue(func() int64 {
 func (s *schemas) take() (schema string, err error) {
 	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		version := stepsVersion()
-		err := conn.QueryRow(ctx, "SELECT hookonce_ready.take($1)", version).Scan(&schema)
+		err := conn.QueryRow(ctx, inReady("SELECT {ready}.take($1)"), version).Scan(&schema)
 		if err != nil || schema != "" {
 			return err
 		}
@@ -99,7 +109,7 @@ func (s *schemas) take() (schema string, err error) {
 				return fmt.Errorf("step %d: %w", step.Version, err)
 			}
 		}
-		if _, err := tx.Exec(ctx, "SELECT hookonce_ready.add($1, $2)", schema, version); err != nil {
+		if _, err := tx.Exec(ctx, inReady("SELECT {ready}.add($1, $2)"), schema, version); err != nil {
 			return err
 		}
 		return tx.Commit(ctx)
@@ -110,7 +120,7 @@ func (s *schemas) take() (schema string, err error) {
 // clean empties a schema. It drops one that a test has changed, and then returns false.
 func (s *schemas) clean(schema string) (clean bool, err error) {
 	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT hookonce_ready.clean($1)", schema).Scan(&clean)
+		return conn.QueryRow(ctx, inReady("SELECT {ready}.clean($1)"), schema).Scan(&clean)
 	})
 	return clean, err
 }
@@ -118,7 +128,7 @@ func (s *schemas) clean(schema string) (clean bool, err error) {
 // giveBack hands a clean schema to the next test.
 func (s *schemas) giveBack(schema string) error {
 	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, "SELECT hookonce_ready.give_back($1)", schema)
+		_, err := conn.Exec(ctx, inReady("SELECT {ready}.give_back($1)"), schema)
 		return err
 	})
 }
@@ -131,7 +141,7 @@ func (s *schemas) close(ours bool) error {
 	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		var err error
 		if !ours {
-			_, err = conn.Exec(ctx, "SELECT hookonce_ready.drop_free()")
+			_, err = conn.Exec(ctx, inReady("SELECT {ready}.drop_free()"))
 		}
 		return errors.Join(err, conn.Close(ctx))
 	})

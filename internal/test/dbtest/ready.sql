@@ -1,10 +1,10 @@
--- Ready schemas for tests: see Ready in ready.go. Several processes may run this at once, and the functions of another
--- build may be there.
+-- Ready schemas for tests: see Ready in ready.go. Several processes may run this at once. {ready} is a schema of this
+-- build.
 SELECT pg_advisory_xact_lock(4027811);
 
-CREATE SCHEMA IF NOT EXISTS hookonce_ready;
+CREATE SCHEMA IF NOT EXISTS {ready};
 
-CREATE TABLE IF NOT EXISTS hookonce_ready.schema (
+CREATE TABLE IF NOT EXISTS {ready}.schema (
 	name      text PRIMARY KEY,
 	version   bigint NOT NULL, -- of the steps that made it
 	relations oid[] NOT NULL,  -- what the steps made
@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS hookonce_ready.schema (
 );
 
 -- Tells definitions apart: a changed row of a catalog, or of the applied steps, has another xmin.
-CREATE OR REPLACE FUNCTION hookonce_ready.print(name text) RETURNS text
+CREATE OR REPLACE FUNCTION {ready}.print(name text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -38,44 +38,44 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION hookonce_ready.take(wanted bigint) RETURNS text
+CREATE OR REPLACE FUNCTION {ready}.take(wanted bigint) RETURNS text
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH taken AS (
-		UPDATE hookonce_ready.schema SET free = false WHERE name = (
-			SELECT name FROM hookonce_ready.schema WHERE free AND version = wanted LIMIT 1 FOR UPDATE SKIP LOCKED
+		UPDATE {ready}.schema SET free = false WHERE name = (
+			SELECT name FROM {ready}.schema WHERE free AND version = wanted LIMIT 1 FOR UPDATE SKIP LOCKED
 		) RETURNING name
 	)
 	SELECT coalesce((SELECT name FROM taken), '')
 $$;
 
-CREATE OR REPLACE FUNCTION hookonce_ready.add(name text, version bigint) RETURNS void
+CREATE OR REPLACE FUNCTION {ready}.add(name text, version bigint) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
-	INSERT INTO hookonce_ready.schema VALUES (
+	INSERT INTO {ready}.schema VALUES (
 		name, version, ARRAY(SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident(name))),
-		hookonce_ready.print(name)
+		{ready}.print(name)
 	)
 $$;
 
 -- Makes a schema as new, or drops it, and then has false: one whose definitions have changed, or with a table that is
 -- larger than 256 kB, since dead rows stay in it.
-CREATE OR REPLACE FUNCTION hookonce_ready.clean(given text) RETURNS boolean
+CREATE OR REPLACE FUNCTION {ready}.clean(given text) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	known hookonce_ready.schema := (SELECT s FROM hookonce_ready.schema s WHERE s.name = given);
+	known {ready}.schema := (SELECT s FROM {ready}.schema s WHERE s.name = given);
 	space oid := to_regnamespace(quote_ident(given));
 	r record;
 BEGIN
 	FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND oid <> ALL (known.relations) LOOP
 		EXECUTE 'DROP TABLE IF EXISTS ' || r.name || ' CASCADE';
 	END LOOP;
-	IF space IS NULL OR hookonce_ready.print(given) <> known.print
+	IF space IS NULL OR {ready}.print(given) <> known.print
 		OR EXISTS (SELECT FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND pg_relation_size(oid) > 256 * 1024)
 	THEN
 		EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', given);
-		DELETE FROM hookonce_ready.schema s WHERE s.name = given;
+		DELETE FROM {ready}.schema s WHERE s.name = given;
 		RETURN false;
 	END IF;
 	FOR r IN SELECT oid::regclass AS name, relname, relkind FROM pg_class WHERE relnamespace = space AND relkind IN ('r', 'S') LOOP
@@ -90,19 +90,19 @@ END
 $$;
 
 -- Hands a clean schema to the next test.
-CREATE OR REPLACE FUNCTION hookonce_ready.give_back(given text) RETURNS void
+CREATE OR REPLACE FUNCTION {ready}.give_back(given text) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$
-	UPDATE hookonce_ready.schema s SET free = true WHERE s.name = given
+	UPDATE {ready}.schema s SET free = true WHERE s.name = given
 $$;
 
-CREATE OR REPLACE FUNCTION hookonce_ready.drop_free() RETURNS void
+CREATE OR REPLACE FUNCTION {ready}.drop_free() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	r record;
 BEGIN
-	FOR r IN DELETE FROM hookonce_ready.schema WHERE free RETURNING name LOOP
+	FOR r IN DELETE FROM {ready}.schema WHERE free RETURNING name LOOP
 		EXECUTE format('DROP SCHEMA %I CASCADE', r.name);
 	END LOOP;
 END
