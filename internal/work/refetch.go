@@ -127,13 +127,15 @@ func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []drive
 	return current, failures
 }
 
-// refetch calls Refetch with its timeout. A call that does not return is left behind.
+// refetch calls Refetch with its timeout. A call that does not return is left behind, and may go on reading its copy of
+// the event.
 func refetch(ctx context.Context, src *Source, ev *Event) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, src.RefetchTimeout)
 	defer cancel()
+	copied := *ev
 	var data []byte // valid once done has received
 	done := guard.Call("Refetch", func() (err error) {
-		data, err = src.Refetch(ctx, ev)
+		data, err = src.Refetch(ctx, &copied)
 		return err
 	})
 	select {

@@ -166,7 +166,7 @@ func signAs(t *testing.T, s *hookonce.Source, secret, body string) *http.Request
 // destination app at url.
 func settings(url string) *hookonce.Config {
 	cfg := &hookonce.Config{Sources: []hookonce.Source{{
-		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret),
+		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
 	}}}
 	if url != "" {
 		sendTo(cfg, url, hookonce.Retry{})
