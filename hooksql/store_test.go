@@ -98,20 +98,11 @@ func openMigrated(t testing.TB, path string) *hooksql.Store {
 	return open(t, path)
 }
 
-// onOwnPools returns a migrated store on the test's own pools.
+// onOwnPools returns a migrated store on pools that the test has made.
 func onOwnPools(t *testing.T) (store *hooksql.Store, writer, reader *sql.DB) {
 	t.Helper()
-	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, reader = openDSN(t, writerDSN), openDSN(t, readerDSN)
-	writer.SetMaxOpenConns(1)
-	store = hooksql.NewSQLite(writer, reader)
-	if _, err := store.Apply(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return store, writer, reader
+	store = rig.OpenSQLite(t)
+	return store, store.Writer(), store.Reader()
 }
 
 // execPlain runs one statement on the file.

@@ -84,7 +84,8 @@ func waitGone(pids []int) error {
 	return waitFor(pids, "lives", func(pid int) bool { return !alive(pid) })
 }
 
-// waitFor waits until each of the processes is in a state. still says what it does otherwise.
+// waitFor waits until is holds for each of the processes. The error says that a process still does what the text still
+// names, as in "runs".
 func waitFor(pids []int, still string, is func(pid int) bool) error {
 	began := time.Now()
 	for _, pid := range pids {

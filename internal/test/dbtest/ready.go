@@ -42,12 +42,8 @@ func Ready(t testing.TB) (dsn, schema string) {
 		t.Fatalf("dbtest: preparing a schema: %v", err)
 	}
 	t.Cleanup(func() {
-		if clean, err := ready.clean(schema); err != nil {
+		if err := ready.giveBack(schema); err != nil {
 			t.Errorf("dbtest: emptying the test's schema: %v", err)
-		} else if clean {
-			if err := ready.giveBack(schema); err != nil {
-				t.Errorf("dbtest: giving the test's schema back: %v", err)
-			}
 		}
 	})
 	return dsn, schema
@@ -125,8 +121,12 @@ func (s *schemas) clean(schema string) (clean bool, err error) {
 	return clean, err
 }
 
-// giveBack hands a clean schema to the next test.
+// giveBack cleans a schema, and hands it to the next test unless it is dropped.
 func (s *schemas) giveBack(schema string) error {
+	clean, err := s.clean(schema)
+	if err != nil || !clean {
+		return err
+	}
 	return s.do(func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, inReady("SELECT {ready}.give_back($1)"), schema)
 		return err

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Shelf hands what is open on a ready schema from test to test. Most of a small test's cost is that of new sessions,
-// which plan each statement again. A shelf is a variable of a test package; parallel tests may use it.
+// Shelf hands pools or stores on ready schemas from test to test. Without it, most of a small test's time goes to new
+// sessions, which plan each statement again. A shelf is a variable of a test package; parallel tests may use it.
 type Shelf[W any] struct {
 	// Open opens something on a schema.
 	Open func(t testing.TB, dsn, schema string) W
@@ -78,15 +78,10 @@ func (s *Shelf[W]) putBack(it shelved[W], usable bool) error {
 
 // end closes something, and gives its schema back.
 func (s *Shelf[W]) end(it shelved[W]) error {
-	err := s.Close(it.open)
-	clean, cleanErr := ready.clean(it.schema)
-	if clean {
-		cleanErr = ready.giveBack(it.schema)
-	}
-	return errors.Join(err, cleanErr)
+	return errors.Join(s.Close(it.open), ready.giveBack(it.schema))
 }
 
-// clear closes what is unused, when no test runs any more.
+// clear closes everything. No test runs any more.
 func (s *Shelf[W]) clear() (err error) {
 	for _, it := range s.unused {
 		err = errors.Join(err, s.end(it))

@@ -170,8 +170,8 @@ func TestRetryQuarantinedItem(t *testing.T) {
 	}
 }
 
-// A request stays if its event cannot be read from what is stored of it. An id or a type that stands in
-// other parts of a batch, in an element without its items, or in a secret header, is never guessed.
+// A request whose stored parts do not hold its event stays. An id or a type is never guessed: it may stand in other parts
+// of a batch, in an element without its items, or in a secret header.
 func TestRetryQuarantinedStays(t *testing.T) {
 	t.Parallel()
 	type r = provider.EventRules
