@@ -73,17 +73,13 @@ func (r *run) fence() fence { return fence{state: stateRunning, token: r.token, 
 // begin begins the transaction, and keeps the events that still belong to this run. It waits for
 // the writer until wait ends.
 func (r *run) begin(wait, caller context.Context) error {
-	stmts, err := r.store.statements(wait)
-	if err != nil {
-		return err
-	}
 	under, cancel := context.WithCancel(context.WithoutCancel(caller))
 	t, err := r.store.begin(wait, under, nil)
 	if err != nil {
 		cancel()
 		return err
 	}
-	t.caller, t.stmts, t.ending = caller, stmts, r.guard.leave
+	t.caller, t.ending = caller, r.guard.leave
 	t.ended = func() {
 		cancel()
 		close(r.ended)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -20,8 +19,7 @@ type Store struct {
 	reader     *sql.DB
 	migrations []driver.Migration
 
-	preparing chan struct{} // a mutex whose waiting a context can end
-	prepared  atomic.Pointer[map[string]*sql.Stmt]
+	stmts statements
 
 	// readers are held back while the log is cut.
 	readers   gate
@@ -43,7 +41,7 @@ var _ driver.Driver[*sql.Tx] = (*Store)(nil)
 // The writer must begin its transactions with BEGIN IMMEDIATE and have one connection. migrations
 // are the steps of the schema, in order. New does not touch the database.
 func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
-	s := &Store{writer: writer, reader: reader, migrations: migrations, preparing: make(chan struct{}, 1), searching: make(chan struct{}, driver.TextSearches)}
+	s := &Store{writer: writer, reader: reader, migrations: migrations, searching: make(chan struct{}, driver.TextSearches)}
 	s.log.max, s.lockWait = maxLog, maxLockWait
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s
@@ -54,10 +52,7 @@ func New(writer, reader *sql.DB, migrations []driver.Migration) *Store {
 func (s *Store) Close() error {
 	s.close()
 	s.detached.Wait()
-	if prepared := s.prepared.Swap(nil); prepared != nil {
-		return closeAll(*prepared)
-	}
-	return nil
+	return s.stmts.close()
 }
 
 // ClaimConcurrency returns 1: a second claim would only wait for the first.

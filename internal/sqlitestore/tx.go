@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"time"
 
@@ -36,8 +35,8 @@ type writeTx struct {
 	conn   *sql.Conn // nil in a caller's transaction
 	apart  *apart    // nil if the transaction runs in the caller's goroutine
 	tx     *sql.Tx
-	stmts  map[string]*sql.Stmt // by their SQL text; nil in a caller's transaction
-	bound  map[string]*sql.Stmt // the stmts that this transaction has used
+	stmts  map[string]*sql.Stmt // by their texts; nil in a caller's transaction
+	bound  map[string]*sql.Stmt // those that this transaction has run
 	leases bool                 // messages that ask for a lease get one
 	// Called before and after the connection is released; nil except in a run.
 	ending func(*sql.Conn)
@@ -59,15 +58,11 @@ func (s *Store) write(ctx context.Context, op string, work func(t *writeTx) erro
 
 // writeIn is write in the caller's goroutine, or in the one of a.
 func (s *Store) writeIn(ctx context.Context, a *apart, op string, work func(t *writeTx) error) error {
-	stmts, err := s.statements(ctx)
-	if err != nil {
-		return s.failed(ctx, op, err)
-	}
 	t, err := s.begin(ctx, context.WithoutCancel(ctx), a)
 	if err != nil {
 		return s.failed(ctx, op, err)
 	}
-	t.caller, t.stmts = ctx, stmts
+	t.caller = ctx
 	open := true
 	defer func() {
 		if open { // work panicked
@@ -146,11 +141,16 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 func (s *Store) begin(ctx, under context.Context, a *apart) (*writeTx, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.lockWait, lockWaitError(s.lockWait))
 	defer cancel()
+	stmts := s.statements(ctx)
 	conn, err := s.writer.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, cmp.Or(context.Cause(ctx), err))
 	}
-	t := &writeTx{store: s, conn: conn, apart: a, inner: context.WithoutCancel(under)}
+	t := &writeTx{store: s, conn: conn, apart: a, stmts: stmts, inner: context.WithoutCancel(under)}
+	if err := s.findFile(ctx, conn); err != nil {
+		t.release(nil)
+		return nil, err
+	}
 	for {
 		left, err := t.tryBegin(ctx, under)
 		if left {
@@ -314,77 +314,46 @@ func (t *writeTx) execID(query string, args ...any) (changed, id int64, err erro
 }
 
 func (t *writeTx) run(query string, args []any) (sql.Result, error) {
-	if t.stmts == nil {
-		return t.tx.ExecContext(t.inner, query, args...)
+	stmt, err := t.stmt(query)
+	if err != nil {
+		return nil, err
 	}
-	return t.stmt(query).ExecContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
+	return stmt.ExecContext(t.inner, args...)
 }
 
 // queryRow runs a prepared statement that returns at most one row.
 func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
-	if t.stmts == nil {
-		return t.tx.QueryRowContext(t.inner, query, args...)
+	stmt, err := t.stmt(query)
+	if err != nil {
+		return t.tx.QueryRowContext(t.inner, query, args...) // it meets the same error
 	}
-	return t.stmt(query).QueryRowContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
+	return stmt.QueryRowContext(t.inner, args...)
 }
 
 // query runs a prepared statement that returns rows.
 func (t *writeTx) query(query string, args ...any) (*sql.Rows, error) {
-	return t.stmt(query).QueryContext(t.inner, args...) //nolint:sqlclosecheck // the transaction closes its statements
+	stmt, err := t.stmt(query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(t.inner, args...)
 }
 
-func (t *writeTx) stmt(query string) *sql.Stmt {
+// stmt returns a statement, which the transaction closes.
+func (t *writeTx) stmt(query string) (stmt *sql.Stmt, err error) {
 	if stmt, ok := t.bound[query]; ok {
-		return stmt
+		return stmt, nil
 	}
-	prepared, ok := t.stmts[query]
-	if !ok {
-		panic("sqlitestore: not in writeStatements: " + query)
+	if prepared := t.stmts[query]; prepared != nil {
+		stmt = t.tx.StmtContext(t.inner, prepared)
+	} else if stmt, err = t.tx.PrepareContext(t.inner, query); err != nil {
+		return nil, err
+	} else if t.conn != nil {
+		t.store.stmts.want(query)
 	}
 	if t.bound == nil {
 		t.bound = make(map[string]*sql.Stmt, 8)
 	}
-	stmt := t.tx.StmtContext(t.inner, prepared)
 	t.bound[query] = stmt
-	return stmt
-}
-
-// statements prepares every statement of write transactions once, so that a batch does not pay for
-// parsing. It needs the schema.
-func (s *Store) statements(ctx context.Context) (map[string]*sql.Stmt, error) {
-	if prepared := s.prepared.Load(); prepared != nil {
-		return *prepared, nil
-	}
-	select {
-	case s.preparing <- struct{}{}:
-		defer func() { <-s.preparing }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Cause(ctx))
-	}
-	if prepared := s.prepared.Load(); prepared != nil {
-		return *prepared, nil
-	}
-	if err := s.findFile(ctx, s.writer); err != nil {
-		return nil, err
-	}
-	prepared := make(map[string]*sql.Stmt, len(writeStatements))
-	for _, query := range writeStatements {
-		stmt, err := s.writer.PrepareContext(ctx, query) //nolint:sqlclosecheck // closed with the store
-		if err != nil {
-			// Only the error of Prepare matters.
-			_ = closeAll(prepared)
-			return nil, err
-		}
-		prepared[query] = stmt
-	}
-	s.prepared.Store(&prepared)
-	return prepared, nil
-}
-
-func closeAll(stmts map[string]*sql.Stmt) error {
-	var all []error
-	for _, stmt := range stmts {
-		all = append(all, stmt.Close())
-	}
-	return errors.Join(all...)
+	return stmt, nil
 }
