@@ -51,6 +51,7 @@ func TestDemoInterrupted(t *testing.T) {
 		})
 	}
 	t.Run("on PostgreSQL", func(t *testing.T) {
+		group.Need(t, "demo")
 		t.Parallel()
 		// An autovacuum may work in the demo's database, and the demo may not end that.
 		server := dbtest.StartServer(t, &dbtest.Options{Config: []string{

@@ -46,6 +46,7 @@ var demoStep = regexp.MustCompile(`[\r\n]|\x1b\[K`)
 // On a terminal the demo shows its progress, which is gone at the end, and colored marks. The progress
 // and the table fit the terminal. The numbers are those of TestDemo.
 func TestDemoOnATerminal(t *testing.T) {
+	group.Need(t, "demo")
 	t.Parallel()
 	for name, c := range map[string]struct {
 		columns int

@@ -255,9 +255,10 @@ func demoArgs(t *testing.T, db *database) []string {
 	return []string{"--database", db.url}
 }
 
-// The numbers of the table are those of the databases, and each is as promised. Nothing is left. In a plain run
+// The numbers of the table are those of the databases, and each is as promised. Nothing is left. In a short run
 // TestDemoOnATerminal plays the only demo to its end.
 func TestDemo(t *testing.T) {
+	group.Need(t, "demo")
 	if runtime.GOOS == "linux" {
 		group.NeedLong(t)
 	}

@@ -25,6 +25,7 @@ var needs = map[string]string{
 	"brokers":   "needs nats-server and rabbitmq-server",
 	"browser":   "needs Chromium, and npm for axe-core",
 	"cluster":   "needs Patroni, etcd, HAProxy, and root",
+	"demo":      "plays the demo to its end",
 	"examples":  "needs Python, Node, npm, curl and openssl",
 	"pooler":    "needs PgBouncer",
 	"receivers": "needs Python with FastAPI, and Node with npm",

@@ -3,8 +3,8 @@ package sqltest
 import "testing"
 
 const (
-	planRows  = 100_000
-	planDue   = 20_000
+	planRows  = 30_000
+	planDue   = 10_000
 	planTried = 2_000
 	// planBound is how many rows a statement may read: far more than it should, and far fewer than
 	// there are.
