@@ -14,6 +14,7 @@ import (
 
 const (
 	countInterval   = time.Second
+	countWait       = time.Minute // for counts that a process could not write at once
 	figureInterval  = 10 * time.Second
 	figuresFirst    = time.Minute // at first, figures are written every countInterval
 	clockInterval   = 30 * time.Second
@@ -226,20 +227,24 @@ func (in *Engine) pruneInterval() time.Duration {
 	return min(max(shortest/4, minPruneEvery), maxPruneEvery)
 }
 
-// windows returns the windows of all sources.
+// windows returns the windows of all sources. That of identities is a little longer than the settings say: until another
+// process has written its counts, the store does not know of the latest copies that it answered.
 func (in *Engine) windows() *driver.PruneParams {
 	p := &driver.PruneParams{
-		DedupeWindow:   in.cfg.DedupeWindow,
+		DedupeWindow:   counted(in.cfg.DedupeWindow),
 		Retention:      in.cfg.Retention,
 		Sources:        make(map[string]driver.SourceWindows),
 		QuarantineRows: in.cfg.QuarantineRows,
 		Rest:           pruneRest,
 	}
 	for name, s := range in.setup.Load().sources {
-		p.Sources[name] = driver.SourceWindows{DedupeWindow: s.DedupeWindow, Retention: s.Retention}
+		p.Sources[name] = driver.SourceWindows{DedupeWindow: counted(s.DedupeWindow), Retention: s.Retention}
 	}
 	return p
 }
+
+// counted is how long an identity is kept so that copies which were answered within a window are counted before it goes.
+func counted(window time.Duration) time.Duration { return window + min(window, countWait) }
 
 // registerWindows keeps processes with shorter windows, or without our sources, from pruning our
 // events.

@@ -41,6 +41,23 @@ func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*drive
 	return s.passes[len(s.calls)-1](ctx)
 }
 
+// The windows of identities are longer than the settings say, by more than the time between two writes of counts.
+func TestWindowsWaitForCounts(t *testing.T) {
+	t.Parallel()
+	in := &Engine{}
+	in.cfg.DedupeWindow, in.cfg.Retention = 30*24*time.Hour, 30*24*time.Hour
+	in.setup.Store(&setup{sources: map[string]*source{
+		"own": {Source: Source{DedupeWindow: time.Hour}}, "short": {Source: Source{DedupeWindow: 2 * time.Second}}, "default": {},
+	}})
+	want := &driver.PruneParams{
+		DedupeWindow: 30*24*time.Hour + time.Minute, Retention: 30 * 24 * time.Hour, Rest: pruneRest,
+		Sources: map[string]driver.SourceWindows{"own": {DedupeWindow: time.Hour + time.Minute}, "short": {DedupeWindow: 4 * time.Second}, "default": {}},
+	}
+	if diff := cmp.Diff(want, in.windows()); diff != "" {
+		t.Errorf("windows (-want +got):\n%s", diff)
+	}
+}
+
 // If a pass ends before all is pruned, the next one starts at once, with the windows of that
 // moment and shorter rests. After a failed pass, pruning pauses.
 func TestPruningContinues(t *testing.T) {
@@ -58,11 +75,11 @@ func TestPruningContinues(t *testing.T) {
 	}{
 		"much to remove": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(5), untilTheDeadline(7)},
-			want:   []pruneCall{{time.Minute, hour, pruneRest}, {3 * time.Minute, 2 * hour, pruneRest / 2}, {5 * time.Minute, 2 * hour, pruneRest / 4}, {6 * time.Minute, 2 * hour, pruneRest}},
+			want:   []pruneCall{{time.Minute, hour + countWait, pruneRest}, {3 * time.Minute, 2*hour + countWait, pruneRest / 2}, {5 * time.Minute, 2*hour + countWait, pruneRest / 4}, {6 * time.Minute, 2*hour + countWait, pruneRest}},
 		},
 		"no answer from the database": {
 			passes: []func(context.Context) (*driver.PruneResult, error){untilTheDeadline(0)},
-			want:   []pruneCall{{time.Minute, hour, pruneRest}, {4 * time.Minute, 2 * hour, pruneRest}, {5 * time.Minute, 2 * hour, pruneRest}, {6 * time.Minute, 2 * hour, pruneRest}},
+			want:   []pruneCall{{time.Minute, hour + countWait, pruneRest}, {4 * time.Minute, 2*hour + countWait, pruneRest}, {5 * time.Minute, 2*hour + countWait, pruneRest}, {6 * time.Minute, 2*hour + countWait, pruneRest}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,10 @@ const WindowsHold = 7 * 24 * time.Hour
 // A window that is not positive is an error, so that an unset one does not mean "keep nothing". In
 // Sources it stands for the window of all other sources.
 type PruneParams struct {
-	DedupeWindow time.Duration // time an identity is kept after the event was received
-	Retention    time.Duration // time bodies and headers are kept
+	// DedupeWindow is how long an identity is kept after the last thing that can make its sender send again: it was received,
+	// delivered again, processed, sent, given up, or changed by an operator.
+	DedupeWindow time.Duration
+	Retention    time.Duration // how long bodies and headers are kept after the event was received, if it is finished
 	// Sources are all sources that the process knows. The windows above hold for the others.
 	Sources map[string]SourceWindows
 	// QuarantineRows is the number of quarantined requests kept for each source, the latest first;

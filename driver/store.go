@@ -198,7 +198,8 @@ type Store interface {
 	// Prune removes bodies past their retention, and identities past their window with all their
 	// rows, as of its start. For each source it follows the longest windows among those of p and
 	// those that any process registered in the last WindowsHold; see Windows. It works in chunks of
-	// at most p.Chunk rows, each in a short transaction. Unfinished and dead work stays. Figures are
+	// at most p.Chunk rows, each in a short transaction. Unfinished and dead work stays, and an event that was discarded stays,
+	// with its body, while that can be undone: for UndoTime after the last discard of the operation. Figures are
 	// kept as long as Resolution.Kept says, refused requests as long as bodies, and rows of the feed for
 	// FeedKept; none of them are counted. An error comes with the counts of the rows already removed, unless the parameters are invalid.
 	//

@@ -291,19 +291,28 @@ func TestTurnOfADeadProcess(t *testing.T) {
 	}
 }
 
-// TestPruningReadsFew has many old events that stay because they are unfinished. Passes in the
+// TestPruningReadsFew has many old events that stay because they are unfinished, or were finished late. Passes in the
 // background must not read them all each time.
 func TestPruningReadsFew(t *testing.T) {
 	t.Parallel()
-	w, plans := openExplained(t, nil)
-	claimOld(t, w, queued)
-	p := &driver.PruneParams{DedupeWindow: 50 * time.Minute, Retention: 50 * time.Minute, Background: true}
-	readsFew(t, plans, func(int) error {
-		_, err := w.Prune(t.Context(), p)
-		return err
-	})
-	if n := w.number(t, "SELECT count(*) FROM {schema}.event"); n != finishedRows {
-		t.Errorf("%d events are left, want all %d", n, finishedRows)
+	for name, fill := range map[string]func(*testing.T, *world){
+		"unfinished":     func(t *testing.T, w *world) { claimOld(t, w, queued) },
+		"processed late": takeMany,
+		"sent late":      leaseMany,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, plans := openExplained(t, nil)
+			fill(t, w)
+			p := &driver.PruneParams{DedupeWindow: 50 * time.Minute, Retention: 50 * time.Minute, Background: true}
+			readsFew(t, plans, func(int) error {
+				_, err := w.Prune(t.Context(), p)
+				return err
+			})
+			if n := w.number(t, "SELECT count(*) FROM {schema}.event"); n != finishedRows {
+				t.Errorf("%d events are left, want all %d", n, finishedRows)
+			}
+		})
 	}
 }
 

@@ -1280,7 +1280,9 @@ COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: lo
 -- of their messages, and keeps the columns that detect duplicates.
 --
 -- The walk begins behind the event since, since_key and ends before until. It is over the events of the sources,
--- or of all others if others is true. It locks up to size events, and reads up to looks. last_at and last_key are
+-- or of all others if others is true. An event also stays if it was delivered, sent, processed, given up or changed
+-- by an operator at until or later: its sender may deliver it again. It stays, with its body, if a discard from undo or
+-- later can be undone. The function locks up to size events, and reads up to looks. last_at and last_key are
 -- the last event that it looked at; null: there are no more. Events and bodies are looked for apart, because the
 -- index of bodies serves only a query that asks for bodies.
 --
@@ -1295,7 +1297,7 @@ COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: lo
 -- looked last.
 CREATE FUNCTION {schema}.prune_chunk(
 	fence bigint, bodies boolean, since timestamptz, since_key bytea, until timestamptz, sources text[], others boolean,
-	size integer, looks integer,
+	undo timestamptz, size integer, looks integer,
 	OUT locked integer, OUT removed integer, OUT last_at timestamptz, OUT last_key bytea
 ) RETURNS SETOF record
 LANGUAGE plpgsql ROWS 1
@@ -1334,8 +1336,29 @@ BEGIN
 		CROSS JOIN LATERAL (
 			SELECT e.ctid AS place FROM {schema}.event e
 			WHERE e.ctid = p.ctid AND e.key = p.key
-				AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state NOT IN (2, 4))
-				AND (e.work = 0 OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state IN (2, 4)))
+				AND NOT EXISTS (
+					SELECT FROM {schema}.message m
+					WHERE m.event_key = e.key
+						AND (m.state NOT IN (2, 4) OR NOT bodies AND (m.sent_at >= until OR m.failed_at >= until))
+				)
+				AND (e.work = 0 OR EXISTS (
+					SELECT FROM {schema}.event_state s
+					WHERE s.key = e.key AND s.state IN (2, 4)
+						AND (bodies OR coalesce(greatest(s.processed_at, s.failed_at) < until, true))
+				))
+				AND (bodies OR NOT EXISTS (SELECT FROM {schema}.delivery_count d WHERE d.key = e.key AND d.last_at >= until))
+				AND NOT EXISTS (
+					SELECT FROM {schema}.history h
+					WHERE h.event_key = e.key AND (
+						NOT bodies AND h.at >= until
+						OR h.action = 'discarded' AND greatest(h.at, (
+							SELECT n.at FROM {schema}.history n
+							WHERE n.operation = h.operation AND n.action = 'discarded'
+							ORDER BY n.id DESC
+							LIMIT 1
+						)) >= undo
+					)
+				)
 			LIMIT 1
 			FOR UPDATE SKIP LOCKED
 		) l
@@ -1376,7 +1399,8 @@ BEGIN
 			SELECT c.key, s.place
 			FROM candidate c
 			CROSS JOIN LATERAL (
-				SELECT s.ctid AS place FROM {schema}.event_state s WHERE s.key = c.key AND s.state IN (2, 4)
+				SELECT s.ctid AS place FROM {schema}.event_state s
+				WHERE s.key = c.key AND s.state IN (2, 4) AND coalesce(greatest(s.processed_at, s.failed_at) < until, true)
 				FOR UPDATE SKIP LOCKED
 			) s
 			WHERE c.work <> 0
@@ -1384,7 +1408,8 @@ BEGIN
 			SELECT m.id, c.key, m.place
 			FROM candidate c
 			CROSS JOIN LATERAL (
-				SELECT m.id, m.ctid AS place FROM {schema}.message m WHERE m.event_key = c.key AND m.state IN (2, 4)
+				SELECT m.id, m.ctid AS place FROM {schema}.message m
+				WHERE m.event_key = c.key AND m.state IN (2, 4) AND coalesce(greatest(m.sent_at, m.failed_at) < until, true)
 				FOR UPDATE SKIP LOCKED
 			) m
 		), held_body AS MATERIALIZED (
@@ -1437,7 +1462,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION {schema}.prune_chunk(bigint, boolean, timestamptz, bytea, timestamptz, text[], boolean, integer, integer) IS
+COMMENT ON FUNCTION {schema}.prune_chunk(bigint, boolean, timestamptz, bytea, timestamptz, text[], boolean, timestamptz, integer, integer) IS
 	'For hookonce itself: removes finished events, or their bodies, of one chunk of a walk.';
 
 -- Records outcomes of messages whose leases are held, and returns their places. Outcomes: 1 sent,

@@ -188,7 +188,7 @@ func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, fro
 	if err := r.turn.renew(ctx); err != nil {
 		return nil, err
 	}
-	size := r.pace.Size()
+	size, undo := r.pace.Size(), r.now.Add(-driver.UndoTime)
 	var done *pruned
 	err := r.store.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
 		done = nil
@@ -203,7 +203,7 @@ func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, fro
 				done.last = &place{*at, key}
 			}
 			return nil
-		}, r.store.sql.pruneChunk, r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, int32(size), int32(looks*size))
+		}, r.store.sql.pruneChunk, r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, &undo, int32(size), int32(looks*size))
 		if err == nil && done == nil {
 			err = driver.ErrTurnLost
 		}

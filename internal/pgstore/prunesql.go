@@ -4,7 +4,8 @@ package pgstore
 // each session plans once. It has no row if the turn was lost.
 const pruneChunkSQL = `
 SELECT locked, removed, last_at, last_key FROM {schema}.prune_chunk(
-	$1::bigint, $2::boolean, $3::timestamptz, $4::bytea, $5::timestamptz, $6::text[], $7::boolean, $8::int, $9::int
+	$1::bigint, $2::boolean, $3::timestamptz, $4::bytea, $5::timestamptz, $6::text[], $7::boolean, $8::timestamptz,
+	$9::int, $10::int
 )`
 
 // The statements that follow share their first arguments: $1 the time (NULL means the database's

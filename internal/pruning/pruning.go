@@ -27,7 +27,7 @@ const (
 )
 
 // Marks are times by source. Every event of the source that was received before the mark of its source
-// is gone, or had unfinished work when a pass came to it. The source "" stands for those that are not in
+// is gone, or had to stay when a pass came to it. The source "" stands for those that are not in
 // the map.
 type Marks map[string]time.Time
 
@@ -42,7 +42,7 @@ func (m Marks) of(source string) time.Time {
 
 // State is what passes leave to the next ones. Stores keep its text.
 //
-// An event that stays because it is unfinished lies behind the mark. It is looked at again when the next
+// An event that stays because it is unfinished, or was finished late, lies behind the mark. It is looked at again when the next
 // look at everything comes by: once a look at everything has been cheap, with every pass; otherwise
 // within about an hour.
 type State struct {

@@ -29,6 +29,20 @@ const defaultChunk = 1000
 const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id AND m.state IN (0, 1, 3))
 		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND s.state IN (0, 1, 3))`
 
+// quiet is the condition that an event was not delivered, sent, processed, given up or changed by an operator at ?2 or later:
+// after each of these its sender may deliver it again.
+const quiet = `
+		AND NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id AND (m.sent_at >= ?2 OR m.failed_at >= ?2))
+		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND (s.processed_at >= ?2 OR s.failed_at >= ?2))
+		AND NOT EXISTS (SELECT 1 FROM hookonce_delivery_count d WHERE d.key = hookonce_event.key AND d.last_at >= ?2)
+		AND NOT EXISTS (SELECT 1 FROM hookonce_history h WHERE h.event_key = hookonce_event.key AND h.at >= ?2)`
+
+// undone is the condition that no discard of an event from ?3 or later can be undone.
+const undone = ` AND NOT EXISTS (SELECT 1 FROM hookonce_history h
+		WHERE h.event_key = hookonce_event.key AND h.action = '` + driver.ActionDiscarded + `'
+			AND max(h.at, coalesce((SELECT n.at FROM hookonce_history n
+				WHERE n.operation = h.operation AND n.action = '` + driver.ActionDiscarded + `' ORDER BY n.id DESC LIMIT 1), 0)) >= ?3)`
+
 const (
 	// The walks look for victims on a reader, and go on behind the last row they saw: unfinished
 	// events stay in their place and are not read again.
@@ -42,7 +56,7 @@ const (
 
 	// The age is checked again: since the walk, another process may have pruned the event, and a
 	// sender may have claimed it again.
-	deleteEvent = `DELETE FROM hookonce_event WHERE key = ? AND received_at < ? AND ` + finished +
+	deleteEvent = `DELETE FROM hookonce_event WHERE key = ?1 AND received_at < ?2 AND ` + finished + quiet + undone +
 		` RETURNING id, source, body_sha256`
 
 	deleteState    = `DELETE FROM hookonce_event_state WHERE id = ?`
@@ -54,7 +68,7 @@ const (
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
 
 	deleteBody = `UPDATE hookonce_event SET headers = NULL, body = NULL
-		WHERE id = ? AND source = ? AND received_at < ? AND body IS NOT NULL AND ` + finished + ` RETURNING key`
+		WHERE id = ?1 AND source = ?4 AND received_at < ?2 AND body IS NOT NULL AND ` + finished + undone + ` RETURNING key`
 
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
@@ -276,12 +290,15 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	return total, nil
 }
 
+// undoable returns the time from which on a discard can be undone.
+func (t *writeTx) undoable() int64 { return t.now - driver.UndoTime.Microseconds() }
+
 // deleteEvent removes a finished event with all its rows.
 func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	var id int64
 	var source string
 	var hash []byte
-	switch err := t.queryRow(deleteEvent, v.key[:], v.before).Scan(&id, &source, &hash); {
+	switch err := t.queryRow(deleteEvent, v.key[:], v.before, t.undoable()).Scan(&id, &source, &hash); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:
@@ -306,7 +323,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 // of its messages.
 func (t *writeTx) deleteBody(v *victim) (bool, error) {
 	var key []byte
-	switch err := t.queryRow(deleteBody, v.id, v.source, v.before).Scan(&key); {
+	switch err := t.queryRow(deleteBody, v.id, v.before, t.undoable(), v.source).Scan(&key); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the tests' own sessions
@@ -124,11 +125,16 @@ func (d *database) table(name string) string {
 	return "hookonce." + name
 }
 
-// age sets the arrival of all events 90 days back, beyond the default windows.
+// age sets the times of all events 90 days back, beyond the default windows.
 func (d *database) age(t testing.TB) {
 	t.Helper()
-	earlier := map[string]string{"sqlite": "received_at - 90 * 86400000000", "postgres": "received_at - interval '90 days'"}[d.store]
-	mustExec(t, d.open(t), "UPDATE "+d.table("event")+" SET received_at = "+earlier)
+	earlier := map[string]string{"sqlite": " - 90 * 86400000000", "postgres": " - interval '90 days'"}[d.store]
+	for _, column := range []string{
+		"event.received_at", "message.sent_at", "message.failed_at", "event_state.processed_at", "event_state.failed_at", "delivery_count.last_at", "history.at",
+	} {
+		table, column, _ := strings.Cut(column, ".")
+		mustExec(t, d.open(t), "UPDATE "+d.table(table)+" SET "+column+" = "+column+earlier)
+	}
 }
 
 // mustExec runs a statement with simple arguments.

@@ -99,7 +99,7 @@ func TestWindowsAreRegistered(t *testing.T) {
 	}}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].DedupeWindow = 90 * 24 * time.Hour })
 	run(t, in)
-	if p := eventually.Receive(t, "Run registers", registered); p.Sources["gh"].DedupeWindow != 90*24*time.Hour || p.DedupeWindow != hookonce.DefaultDedupeWindow {
+	if p := eventually.Receive(t, "Run registers", registered); p.Sources["gh"].DedupeWindow != 90*24*time.Hour+time.Minute || p.DedupeWindow != hookonce.DefaultDedupeWindow+time.Minute {
 		t.Errorf("Run registered %+v", p)
 	}
 	cfg := settings("")

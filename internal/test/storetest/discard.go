@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"time"
+
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -98,7 +100,7 @@ func lettersDiscardPrune(f *fixture) {
 }
 
 // lettersStay replays an event that is past every window, and prunes at each step. The event stays,
-// with body and history, until it is done again.
+// with body and history, until it is done again for as long as the window.
 func lettersStay(f *fixture) {
 	for i, m := range replayModes {
 		c := newClaim("stripe", []string{"plain", "as new", "same id"}[i], "{}", "a")
@@ -120,7 +122,8 @@ func lettersStay(f *fixture) {
 			f.Errorf("leased %+v, want it whole", got)
 		}
 		f.mustComplete(now, driver.Completion{ID: got.ID, Token: got.Token, Outcome: driver.MessageSent})
-		same(f, "pruned when done", driver.PruneResult{Events: 1}, f.prune(windows(day, now)))
+		same(f, "pruned when done", driver.PruneResult{Bodies: 1}, f.prune(windows(day, now)))
+		same(f, "pruned a window after it was done", driver.PruneResult{Events: 1}, f.prune(windows(day, now.Add(day+time.Second))))
 		f.absent("stripe", c.EventID)
 	}
 }

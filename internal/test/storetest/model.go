@@ -218,6 +218,22 @@ func (w *model) messages(keep func(m *modelMessage) bool) []*modelMessage {
 	return all
 }
 
+// latest returns the last time at which something happened after which the sender may deliver the event again, and that of
+// its last discard.
+func (e *modelEvent) latest() (latest, discarded time.Time) {
+	times := []time.Time{e.at, e.counts.LastAt}
+	for _, m := range e.messages {
+		times = append(times, m.detail.SentAt, m.detail.FailedAt)
+	}
+	for _, h := range e.history {
+		times = append(times, h.At)
+		if h.Action == driver.ActionDiscarded && h.At.After(discarded) {
+			discarded = h.At
+		}
+	}
+	return slices.MaxFunc(times, time.Time.Compare), discarded
+}
+
 // prune removes events and bodies past their windows, and returns the counts.
 func (w *model) prune(now time.Time) driver.PruneResult {
 	var result driver.PruneResult
@@ -225,12 +241,13 @@ func (w *model) prune(now time.Time) driver.PruneResult {
 		if state := e.state(); state != driver.StateDone && state != driver.StateSkipped {
 			continue
 		}
-		age := now.Sub(e.at)
+		latest, discarded := e.latest()
 		switch {
-		case age > modelWindow:
+		case now.Sub(discarded) <= driver.UndoTime:
+		case now.Sub(latest) > modelWindow:
 			delete(w.events, key)
 			result.Events++
-		case age > modelRetention && !e.pruned:
+		case now.Sub(e.at) > modelRetention && !e.pruned:
 			e.pruned, e.touched = true, true
 			result.Bodies++
 		}

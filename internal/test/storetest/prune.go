@@ -15,6 +15,7 @@ func pruneCases() []testCase {
 	return []testCase{
 		{"Window", pruneWindow},
 		{"Retention", pruneRetention},
+		{"FinishedLate", pruneFinishedLate},
 		{"BothInOneCall", pruneBoth},
 		{"PerSource", prunePerSource},
 		{"ForgottenWindow", pruneForgottenWindow},
@@ -55,6 +56,59 @@ func pruneWindow(f *fixture) {
 	same(f, "pruned again", driver.PruneResult{}, f.prune(p))
 	same(f, "claims", []driver.ClaimResult{{Claimed: true}, {Duplicate: true}}, f.claim(p.Now, old, young))
 	f.sameEvent(claimed(&old, p.Now))
+}
+
+// pruneFinishedLate lets something happen to events that are older than their window, after which their senders may deliver
+// them again. Each event stays for a window from then on; its body does not.
+func pruneFinishedLate(f *fixture) {
+	late, window := t0.Add(90*day), 30*day
+	for name, happens := range map[string]func(c *driver.Claim){
+		"sent": func(*driver.Claim) { f.sendOne(late, "to-a") },
+		"replayed": func(c *driver.Claim) {
+			f.sendOne(t0, "to-a")
+			f.replayAt(late, c.Key, driver.ReplayAsNew)
+			f.sendOne(late, "to-a")
+		},
+		"replayed when it was dead": func(c *driver.Claim) {
+			f.kill(t0, "to-a")
+			f.replayAt(late, c.Key, driver.ReplayPlain)
+			f.sendOne(late, "to-a")
+		},
+		"reopened": func(c *driver.Claim) {
+			f.kill(t0, "to-a")
+			same(f, "reopened", []driver.Key{c.Key}, f.reopen(late, c.Key))
+			f.sendOne(late, "to-a")
+		},
+		"delivered": func(c *driver.Claim) {
+			f.sendOne(t0, "to-a")
+			f.count(late, driver.DeliveryCount{Key: c.Key, Duplicates: 1})
+		},
+		"discarded": func(c *driver.Claim) {
+			f.kill(t0, "to-a")
+			same(f, "discarded", []bool{true}, f.discard(late, letter(c, 0)))
+		},
+	} {
+		c := newClaim("stripe", name, "{}", "a")
+		f.claimNew(t0, c)
+		happens(&c)
+		body := driver.PruneResult{Bodies: 1}
+		if name == "discarded" {
+			body = driver.PruneResult{} // it can be undone
+		}
+		same(f, "pruned at once, "+name, body, f.prune(windows(window, late)))
+		same(f, "claim", []driver.ClaimResult{{Duplicate: true}}, f.claim(late, c))
+		f.prune(windows(window, late.Add(window)))
+		f.event("stripe", name)
+		same(f, "pruned after the window, "+name, driver.PruneResult{Events: 1}, f.prune(windows(window, late.Add(window+time.Second))))
+		f.absent("stripe", name)
+	}
+}
+
+// sendOne leases the only due message of a destination, and completes it as sent.
+func (f *fixture) sendOne(at time.Time, destination string) {
+	f.Helper()
+	m := f.leaseOne(at, destination)
+	f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
 }
 
 func pruneRetention(f *fixture) {

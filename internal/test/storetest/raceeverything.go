@@ -266,7 +266,7 @@ func (w *crowd) prune1(s driver.Store, r *rand.Rand) error {
 	if r.IntN(4) > 0 {
 		return nil // rarely: events without a body are useless for the other steps
 	}
-	p := windows(day, w.now)
+	p := windows(day, w.now.Add(2*day))
 	p.Chunk = 1 + r.IntN(3)
 	if r.IntN(2) > 0 {
 		p.DedupeWindow = 30 * day
@@ -360,7 +360,7 @@ func (w *crowd) close() {
 			w.Errorf("in the end %+v is open", d)
 		}
 	}
-	w.prune(windows(day, w.now))
+	w.prune(windows(day, w.now.Add(2*day)))
 	left := idsOf(w.events(&driver.EventFilter{Limit: driver.MaxLimit}))
 	slices.Sort(dead)
 	slices.Sort(left)

@@ -14,6 +14,7 @@ func undiscardCases() []testCase {
 		{"InSteps", undiscardInSteps},
 		{"UnderALease", undiscardUnderALease},
 		{"Discards", discardsTold},
+		{"OldLetters", undiscardOld},
 	}
 }
 
@@ -99,16 +100,16 @@ func undiscardOnlyUnchanged(f *fixture) {
 	all := []driver.Claim{replayed, died, again, pruned, kept}
 	f.claimNew(t0, replayed, died, again, kept)
 	f.claimNew(t0.Add(-60*day), pruned)
-	for i := range all {
-		f.kill(t0, all[i].Messages[0].Destination)
-		f.discardAs("req", t0, letter(&all[i], 0))
+	for i, at := range []time.Time{t0, t0, t0, t0.Add(-60 * day), t0} {
+		f.kill(at, all[i].Messages[0].Destination)
+		f.discardAs("req", at, letter(&all[i], 0))
 	}
 	f.replayAt(t0, replayed.Key, driver.ReplayPlain)
 	f.replayAt(t0, died.Key, driver.ReplayPlain)
 	f.kill(t0, "to-b")
 	f.discardAs("other", t0, letter(&died, 0))
 	same(f, "undone", driver.Undiscarded{Held: true, Undone: 0}, f.undiscard(&driver.UndiscardParams{Operation: "unknown", Limit: 200, Now: t0}))
-	f.prune(windows(30*day, t0))
+	f.prune(windows(30*day, t0.Add(driver.UndoTime+time.Second)))
 	f.absent("stripe", "pruned")
 	// Undone and discarded by another request: the first request has no say any more.
 	same(f, "undone", driver.Undiscarded{Held: true, Undone: 2, Skipped: 2}, f.undiscard(&driver.UndiscardParams{Operation: "req", Limit: 200, Now: t0}))
@@ -198,4 +199,29 @@ func discardsTold(f *fixture) {
 	f.discardAs("req", time.Time{}, letter(&c, 1))
 	f.discard(t0, letter(&c, 2)) // of no operation
 	tell("a discard in several calls", driver.Discarded{Count: 2, Recent: true})
+}
+
+// undiscardOld discards letters that are older than every window. They keep their bodies as long as the last discard of
+// their operation can be undone.
+func undiscardOld(f *fixture) {
+	first, second := newClaim("stripe", "first", "{}", "a"), newClaim("stripe", "second", "{}", "b")
+	f.claimNew(t0, first, second)
+	f.kill(t0, "to-a")
+	f.kill(t0, "to-b")
+	now, short := t0.Add(100*day), time.Minute
+	f.discardAs("req", now, letter(&first, 0))
+	now = now.Add(driver.UndoTime - time.Second)
+	f.discardAs("req", now, letter(&second, 0))
+	now = now.Add(driver.UndoTime - time.Second)
+	same(f, "pruned while the discards can be undone", driver.PruneResult{}, f.prune(windows(short, now)))
+	same(f, "undone", driver.Undiscarded{Held: true, Undone: 2}, f.undiscard(&driver.UndiscardParams{Operation: "req", Limit: 200, Now: now}))
+	for _, c := range []driver.Claim{first, second} {
+		if got := f.event("stripe", c.EventID); got.State != driver.StateDead || string(got.Body) != "{}" {
+			f.Errorf("the event is %+v, want it dead, with its body", got)
+		}
+	}
+	f.discardAs("again", now, letter(&first, 0))
+	now = now.Add(driver.UndoTime + time.Second)
+	same(f, "pruned later", driver.PruneResult{Events: 1}, f.prune(windows(short, now)))
+	f.absent("stripe", "first")
 }
