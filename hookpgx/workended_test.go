@@ -264,3 +264,16 @@ func TestSwallowedErrors(t *testing.T) {
 		})
 	}
 }
+
+// A transaction's number says nothing in another cluster. There, nobody takes a handler's own commit for one that he
+// knows.
+func TestOutcomeElsewhere(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	run := w.takeOne(t, "evt_1")
+	mustDo(t, run, "COMMIT")
+	w.exec(t, "CREATE OR REPLACE FUNCTION {schema}.run_home() RETURNS text LANGUAGE sql AS $$ SELECT '1.1.1' $$")
+	if err := run.Check(t.Context(), nil); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Check: got the error %v, want that the server does not say how it ended", err)
+	}
+}

@@ -257,3 +257,22 @@ func TestCloseSavesTheDeletedLog(t *testing.T) {
 		t.Error("the event of the deleted log is lost")
 	}
 }
+
+// The log is unlinked after the transaction began: its commit is in no file that the next process reads.
+func TestLogGoneBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	store, path := placed(t)
+	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{queued("taken")}}); err != nil {
+		t.Fatal(err)
+	}
+	run, err := store.Take(t.Context(), takeOne(false))
+	if err != nil || run == nil {
+		t.Fatalf("Take: got %v and the error %v, want a run", run, err)
+	}
+	if err := os.Remove(path + "-wal"); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.Finish(t.Context(), outcome(run, driver.WorkSucceeded)); err == nil || !strings.Contains(err.Error(), "-wal") {
+		t.Errorf("Finish: got the error %v, want that the log is gone", err)
+	}
+}

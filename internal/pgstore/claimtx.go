@@ -121,7 +121,7 @@ SELECT current_setting('synchronous_standby_names') <> ''
 FROM set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
 var claimedSQL = `
-SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + takenColumns + `, 1, now()
+SELECT ` + runColumns + `, ` + takenColumns + `, 1, now()
 FROM {schema}.event e
 CROSS JOIN LATERAL (
 	SELECT s.key, s.generation, s.key_generation, 0 AS crashes, false AS replayed, timestamptz 'infinity' AS due_at,

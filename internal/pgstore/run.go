@@ -33,6 +33,7 @@ type Run struct {
 	found    int  // events that are locked, with those that are too many bytes
 
 	xid  int64  // of the transaction; the id of the record
+	home string // where xid is the number of that transaction
 	pid  int32  // of the session
 	role string // at the beginning of the transaction
 
@@ -326,7 +327,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 // caller says.
 func (r *Run) checkEnd(ctx context.Context, conn Conn, committed bool) error {
 	var status string
-	if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&status) }, outcomeSQL, r.xid); err != nil {
+	if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&status) }, r.store.sql.outcome, r.xid, r.home); err != nil {
 		return err
 	}
 	switch {

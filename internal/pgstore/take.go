@@ -60,7 +60,7 @@ WITH setting AS MATERIALIZED (
 	LIMIT $1::int
 	FOR UPDATE SKIP LOCKED
 )
-SELECT txid_current(), pg_backend_pid(), current_setting('role'), ` + sizedColumns + `, d.found, (SELECT now FROM setting)
+SELECT ` + runColumns + `, ` + sizedColumns + `, d.found, (SELECT now FROM setting)
 FROM (
 	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body,
 		sum(` + sizeSQL + `) OVER w AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
@@ -92,6 +92,9 @@ func takeIn(which, bytes string) string {
 	return strings.NewReplacer("{which}", which, "{bytes}", bytes).Replace(takeSQL)
 }
 
+// runColumns are columns of the transaction of a run.
+const runColumns = `txid_current(), (SELECT {schema}.run_home()), pg_backend_pid(), current_setting('role')`
+
 // markSQL writes the record of a run, unless another record holds one of its events. Then a handler
 // committed the transaction of that run by itself, which unlocked the events before their outcomes were
 // recorded, and after the look for due events began: it could not see the record yet.
@@ -99,7 +102,7 @@ func takeIn(which, bytes string) string {
 // Losing the record costs nothing, so it need not wait for the disk.
 const markSQL = `
 INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
-SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), {schema}.run_home()
+SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), $4::text
 FROM set_config('synchronous_commit', 'off', true)
 WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys && $2::bytea[])
 RETURNING true`
@@ -235,7 +238,7 @@ func mostBytes(bytes int64) int64 { return cmp.Or(bytes, driver.MaxTakeBytes) }
 func (r *Run) collect(ctx context.Context, sql string, args ...any) (now time.Time, err error) {
 	err = scan(ctx, r.tx, func(rows Rows) error {
 		var row takenRow
-		if err := rows.Scan(append(append([]any{&r.xid, &r.pid, &r.role}, row.targets()...), &r.found, &now)...); err != nil {
+		if err := rows.Scan(append(append([]any{&r.xid, &r.home, &r.pid, &r.role}, row.targets()...), &r.found, &now)...); err != nil {
 			return err
 		}
 		r.events = append(r.events, row.finish())
@@ -282,7 +285,7 @@ func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) (marked bo
 	err = write(ctx, s.pools.Receive, "recording a run", func(Rows) error {
 		marked = true
 		return nil
-	}, s.sql.mark, r.xid, keyArgs(keys), retryIn)
+	}, s.sql.mark, r.xid, keyArgs(keys), retryIn, r.home)
 	return marked || errors.Is(err, driver.ErrCommitUnknown), err
 }
 

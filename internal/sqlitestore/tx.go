@@ -251,9 +251,13 @@ func leftCommit(ctx context.Context, op string, done <-chan error) error {
 // commitNow commits, however long it takes, and releases the connection.
 func (t *writeTx) commitNow(op string) error {
 	err := t.tx.Commit()
+	var moved error
+	if err == nil {
+		moved = t.store.place.check(t.conn) // no other connection may have put a new log in the place of a lost one
+	}
 	t.release(err)
 	if err == nil {
-		err = t.store.place.check(nil)
+		err = moved
 		t.store.watchLog()
 	}
 	if err == nil {
