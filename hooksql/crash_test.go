@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
 )
 
@@ -77,17 +78,39 @@ func TestKilledWhileClaiming(t *testing.T) {
 	t.Logf("%d events were acknowledged in %d lives", total, cycles)
 }
 
-// TestOpeningFlushesTheLog opens the file of a killed process. The log may not be flushed, so the database must hold
-// its events before a duplicate of one is acknowledged.
-func TestOpeningFlushesTheLog(t *testing.T) {
+// TestFirstWriteFlushesTheLog acknowledges a duplicate of an event of a killed process. The log may not be flushed, so the
+// database must hold the event before.
+func TestFirstWriteFlushesTheLog(t *testing.T) {
 	t.Parallel()
+	t.Run("OpenSQLite", func(t *testing.T) {
+		t.Parallel()
+		flushes(t, func(path string) *hooksql.Store { return open(t, path) })
+	})
+	t.Run("NewSQLite", func(t *testing.T) {
+		t.Parallel()
+		flushes(t, func(path string) *hooksql.Store {
+			writer, reader, err := hooksql.SQLiteDSN(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hooksql.NewSQLite(openDSN(t, writer), openDSN(t, reader))
+		})
+	})
+}
+
+func flushes(t *testing.T, open func(path string) *hooksql.Store) {
+	t.Helper()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "hookonce.db")
 	if err := openMigrated(t, path).Close(); err != nil {
 		t.Fatal(err)
 	}
 	acknowledged := killedAfter(t, path, "", 10)
-	open(t, path)
+	store := open(path)
+	result, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{newClaim(acknowledged[0])}})
+	if err != nil || !result[0].Duplicate {
+		t.Fatalf("Claim: got %+v and the error %v, want a duplicate", result, err)
+	}
 	database, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -134,9 +134,6 @@ func (p *pools) check(ctx context.Context) error {
 		{"busy_timeout", strconv.Itoa(writerBusyTimeout)},
 		{"query_only", "0"},
 	})
-	if err == nil {
-		err = sqlitestore.FlushLog(ctx, conn)
-	}
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err
 	}

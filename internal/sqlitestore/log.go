@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,35 +38,38 @@ const (
 // logSuffix follows the path of the database in that of its log.
 const logSuffix = "-wal"
 
-// FlushLog flushes the log, and usually copies it into the database. Call it before the first claim: the process
+// flushOld flushes the log before the first write of the store, and usually copies it into the database. The process
 // before may have been killed between the writing of a commit and its flush. Its events are known all the same, so
-// that their duplicates are acknowledged, and a power cut after that must not lose them. An error matches
-// driver.ErrUnavailable.
-func FlushLog(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, CopyLog); err == nil {
+// that their duplicates are acknowledged, and a power cut after that must not lose them.
+func (s *Store) flushOld(ctx context.Context, through connection) error {
+	if s.log.flushed.Load() {
 		return nil
 	}
-	// The disk may be full. Flushing the log needs no room.
-	path, err := pathThrough(ctx, conn)
-	if err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	if _, err := through.ExecContext(ctx, CopyLog); err != nil {
+		// The disk may be full, or this is a transaction. Flushing the log needs neither room nor a lock.
+		path, err := pathThrough(ctx, through)
+		if err != nil {
+			return err
+		}
+		log, err := os.OpenFile(path+logSuffix, os.O_RDWR, 0)
+		switch {
+		case err == nil:
+			err = errors.Join(log.Sync(), log.Close())
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
+			err = nil // a process that may not write acknowledges nothing
+		}
+		if err != nil {
+			return fmt.Errorf("%w: flushing the log: %w", driver.ErrUnavailable, err)
+		}
 	}
-	log, err := os.OpenFile(path+logSuffix, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil // a process that may not write acknowledges nothing
-	}
-	if err == nil {
-		err = errors.Join(log.Sync(), log.Close())
-	}
-	if err != nil {
-		return fmt.Errorf("%w: flushing the log: %w", driver.ErrUnavailable, err)
-	}
+	s.log.flushed.Store(true)
 	return nil
 }
 
 // logKeeper keeps the log from growing while readers overlap.
 type logKeeper struct {
 	path    atomic.Pointer[string] // of the log; nil until it is known
+	flushed atomic.Bool            // it is not older than the store
 	max     int64                  // bytes
 	cutting atomic.Bool
 	// failed is the time of the last try if it failed; otherwise nil. It holds the monotonic clock,

@@ -34,6 +34,7 @@ type place struct {
 
 // connection is a connection to the database, or a transaction on one.
 type connection interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
