@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -280,7 +281,7 @@ func (a *Ack) check() error {
 }
 
 // keepForRetries sets the dedupe window to the time that the provider retries, if the source sets
-// none and all, the window of Config, is shorter.
+// none and all, the window of Config, is shorter. It warns of a window in which a request does not lose its validity.
 func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
 	switch {
 	case s.DedupeWindow == 0 && s.retries > all:
@@ -288,6 +289,10 @@ func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
 	case s.DedupeWindow > 0 && s.DedupeWindow < s.retries:
 		log.Warn("the dedupe window is shorter than the provider retries: a late retry takes effect again",
 			slog.String("source", s.Name), slog.String("dedupe_window", s.DedupeWindow.String()), slog.String("retries", s.retries.String()))
+	}
+	if window := cmp.Or(s.DedupeWindow, all); s.tolerance > window {
+		log.Warn("the tolerance is longer than the dedupe window: a captured request can take effect twice",
+			slog.String("source", s.Name), slog.String("tolerance", s.tolerance.String()), slog.String("dedupe_window", window.String()))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 func TestPruneLogsItsCounts(t *testing.T) {
@@ -157,5 +159,21 @@ func TestGatewaysFindInterruptedRuns(t *testing.T) {
 	ev, err := store.Event(t.Context(), "shop", "1")
 	if err != nil || ev.State != driver.StateDead || ev.Attempts != 1 || ev.LastError != driver.ErrorRunInterrupted {
 		t.Errorf("the event is %+v, error %v, want it dead", ev, err)
+	}
+}
+
+// A request that outlives its identity can take effect twice, so New warns of it.
+func TestToleranceBeyondTheWindow(t *testing.T) {
+	t.Parallel()
+	for tolerance, warns := range map[time.Duration]bool{time.Hour: false, time.Hour + time.Second: true} {
+		log := &strings.Builder{}
+		newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+			c.Logger = slog.New(slog.NewTextHandler(log, nil))
+			c.DedupeWindow, c.Retention = time.Hour, time.Hour
+			c.Sources[0] = hookonce.Source{Name: "std", Provider: provider.StandardWebhooks, Secrets: hookonce.StaticSecrets(secret), Tolerance: tolerance}
+		})
+		if got := strings.Contains(log.String(), "the tolerance is longer than the dedupe window"); got != warns {
+			t.Errorf("with a tolerance of %v, it warns: %v, want %v; it logs:\n%s", tolerance, got, warns, log)
+		}
 	}
 }

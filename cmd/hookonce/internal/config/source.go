@@ -135,8 +135,16 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 		r.warnings[len(r.warnings)-1].InStatus = true
 	}
 	r.checkWindow(s, m.get("dedupe_window"), spec)
-	if window := cmp.Or(s.DedupeWindow, max(r.window, spec.Retry.Window)); s.Retention > window {
+	window := cmp.Or(s.DedupeWindow, max(r.window, spec.Retry.Window))
+	if s.Retention > window {
 		r.warnOfRetention(m.get("retention"), s.Retention, window)
+	}
+	if scheme.Timestamp != nil {
+		if tolerance := cmp.Or(scheme.Timestamp.Tolerance, verify.DefaultTolerance); tolerance > window {
+			r.warn(n, "the tolerance of source %s (%s) is longer than its dedupe window (%s): a captured request can take effect twice",
+				s.Name, showDuration(tolerance), showDuration(window))
+			r.warnings[len(r.warnings)-1].AtStart = true
+		}
 	}
 }
 

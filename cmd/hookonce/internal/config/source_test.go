@@ -114,6 +114,7 @@ func TestWarnings(t *testing.T) {
 		"no ack key":          {`{provider: alipay, url: "https://a/w", key: "file:public.pem"}`, "sources.a.ack_key: it is not set, so answers are not signed: Alipay+ counts"},
 		"with its ack key":    {`{provider: alipay, url: "https://a/w", key: "file:public.pem", ack_key: "file:pkcs1.pem"}`, ""},
 		"its own window":      {`{provider: stripe, secrets: [0123456789abcdef], dedupe_window: 1h}`, "is shorter than stripe retries (3d)"},
+		"a longer tolerance":  {`{provider: stripe, secrets: [0123456789abcdef], timestamp: {tolerance: 31d}}`, "the tolerance of source a (31d) is longer than its dedupe window (30d)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
