@@ -63,7 +63,7 @@ func (s *Store) statements(ctx context.Context) map[string]*sql.Stmt {
 		if prepared[text] != nil {
 			continue
 		}
-		stmt, err := s.writer.PrepareContext(ctx, text) //nolint:sqlclosecheck // closed with the store
+		stmt, err := s.writer.PrepareContext(ctx, text)
 		if err != nil {
 			return prepared // the transaction meets the same error, and says so
 		}

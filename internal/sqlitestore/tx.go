@@ -325,7 +325,7 @@ func (t *writeTx) execID(query string, args ...any) (changed, id int64, err erro
 }
 
 func (t *writeTx) run(query string, args []any) (sql.Result, error) {
-	stmt, err := t.stmt(query)
+	stmt, err := t.stmt(query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +334,7 @@ func (t *writeTx) run(query string, args []any) (sql.Result, error) {
 
 // queryRow runs a prepared statement that returns at most one row.
 func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
-	stmt, err := t.stmt(query)
+	stmt, err := t.stmt(query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return t.tx.QueryRowContext(t.inner, query, args...) // it meets the same error
 	}
@@ -343,7 +343,7 @@ func (t *writeTx) queryRow(query string, args ...any) *sql.Row {
 
 // query runs a prepared statement that returns rows.
 func (t *writeTx) query(query string, args ...any) (*sql.Rows, error) {
-	stmt, err := t.stmt(query)
+	stmt, err := t.stmt(query) //nolint:sqlclosecheck // the transaction closes it
 	if err != nil {
 		return nil, err
 	}
