@@ -266,3 +266,54 @@ func TestContextOfAHandler(t *testing.T) {
 	}
 	w.wantSwept(t, 0)
 }
+
+// TestDoneMarkRefused has a trigger that refuses the done mark of one event of a batch. The batch splits unless the
+// server is in trouble, and the event alone is a failed attempt then.
+func TestDoneMarkRefused(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]error{
+		"P0001": driver.ErrBadRow, "25006": driver.ErrBadRow, "42501": driver.ErrBadRow, "53400": driver.ErrBadRow,
+		"XX001": driver.ErrBadRow, "XX002": driver.ErrBadRow, "MYOWN": driver.ErrBadRow,
+		"53100": driver.ErrUnavailable, "58000": driver.ErrUnavailable, "57P01": driver.ErrUnavailable, "40001": driver.ErrSerialization,
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := openWork(t)
+			w.queue(t, "evt_1", "evt_2", "evt_3")
+			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+				BEGIN
+					IF NEW.state = 2 AND EXISTS (SELECT FROM {schema}.event e WHERE e.key = NEW.key AND e.event_id = 'evt_2') THEN
+						RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`';
+					END IF;
+					RETURN NEW;
+				END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			run := w.take(t, 3, false)
+			if err := run.Finish(t.Context(), succeeded(run)); !errors.Is(err, want) || errors.Is(err, driver.ErrCommitUnknown) {
+				t.Errorf("Finish: got the error %v, want %v", err, want)
+			}
+		})
+	}
+}
+
+// TestMarkHasItsOwnTimeouts has a handler that shortens the time-outs of its transaction. They do not hold for the done
+// mark: it would fail again and again, and no attempt would be counted.
+func TestMarkHasItsOwnTimeouts(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	w.exec(t, `CREATE FUNCTION {schema}.timeouts() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			IF current_setting('statement_timeout') = '987654ms' OR current_setting('lock_timeout') = '987654ms' THEN
+				RAISE EXCEPTION 'the time-outs of the handler';
+			END IF;
+			RETURN NEW;
+		END $$;
+		CREATE TRIGGER timeouts BEFORE UPDATE ON {schema}.event_state FOR EACH ROW EXECUTE FUNCTION {schema}.timeouts()`)
+	run := w.takeOne(t, "evt_1")
+	mustDo(t, run, "SET LOCAL statement_timeout = '987654ms'")
+	mustDo(t, run, "SET LOCAL lock_timeout = '987654ms'")
+	if err := run.Finish(t.Context(), succeeded(run)); err != nil {
+		t.Errorf("Finish: %v", err)
+	}
+	w.wantEvent(t, "evt_1", driver.StateDone, 1)
+}

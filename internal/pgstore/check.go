@@ -121,7 +121,7 @@ func givenUp(code string) bool { return strings.HasPrefix(code, classRollback) }
 
 // overwhelmed reports whether the server is full, busy, broken or shutting down.
 func overwhelmed(code string) bool {
-	return strings.HasPrefix(code, classResources) || strings.HasPrefix(code, classShutdown) || code == codeIO
+	return strings.HasPrefix(code, classResources) && code != codeConfiguredLimit || strings.HasPrefix(code, classShutdown) || strings.HasPrefix(code, classSystem)
 }
 
 // lost classifies the closed connection of a run. The client library also closes it when a
@@ -195,15 +195,16 @@ func (r *Run) failureAtCommit(err error) error {
 	})
 }
 
-// failureOfRecord classifies a failure to record outcomes. A handler may have made the transaction
-// read-only, or taken our rights away.
+// failureOfRecord classifies a failure to record outcomes. Unless the server is in trouble, or gave up in favor of
+// another transaction, the reason lies in one of the events: a trigger refuses its row, the row cannot be read, or its
+// handler made the transaction read-only or took our rights away.
 func (r *Run) failureOfRecord(err error) error {
 	return r.failed(err, func(code string) error {
-		switch code {
-		case codeNotAllowed, codeReadOnly:
+		class := classOf(code, driver.ErrUnavailable)
+		if class == driver.ErrUnavailable && code != "" {
 			return driver.ErrBadRow
 		}
-		return classOf(code, driver.ErrUnavailable)
+		return class
 	})
 }
 

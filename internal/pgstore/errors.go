@@ -65,18 +65,19 @@ const (
 	codeUndefinedObject   = "42704"
 	codeUndefinedSchema   = "3F000"
 
-	codeNotSupported  = "0A000"
-	codeNoTransaction = "25P01"
-	codeReadOnly      = "25006"
-	codeNoSavepoint   = "3B001"
-	codeNotAllowed    = "42501"
-	codeCancelled     = "57014"
-	codeIO            = "58030"
-	codeRowDropped    = "27000" // raised by the function claim
+	codeNotSupported    = "0A000"
+	codeNoTransaction   = "25P01"
+	codeReadOnly        = "25006"
+	codeNoSavepoint     = "3B001"
+	codeNotAllowed      = "42501"
+	codeCancelled       = "57014"
+	codeRowDropped      = "27000" // raised by the function claim
+	codeConfiguredLimit = "53400" // of a setting, such as temp_file_limit
 
 	classRollback  = "40"
 	classResources = "53"   // out of disk, memory or connections
 	classShutdown  = "57P0" // of the server, or of a connection
+	classSystem    = "58"   // an error of the operating system, such as that of a disk
 
 	classData       = "22" // a value that its type does not accept
 	classConstraint = "23"

@@ -36,6 +36,8 @@ type Run struct {
 	home string // where xid is the number of that transaction
 	pid  int32  // of the session
 	role string // at the beginning of the transaction
+	// bounds sets the time-outs of statements as they were at the beginning.
+	bounds string
 
 	begunCommit bool // the commit may be in progress
 	givenUp     bool // the transaction is over as far as we can end it
@@ -164,12 +166,12 @@ func (r *Run) end(ctx context.Context) {
 
 // release keeps the handlers' writes. It checks deferred constraints first, while the writes can
 // still be undone without losing the locks. It fails if a handler ended the transaction, because
-// that ended the savepoint too. It restores the role for our own statements.
+// that ended the savepoint too. It restores the role and the time-outs for our own statements.
 func (r *Run) release(ctx context.Context) error {
 	if err := r.Check(ctx, nil); err != nil {
 		return err
 	}
-	err := r.tx.Script(ctx, "SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT "+savepoint+"; SET LOCAL ROLE "+quoteRole(r.role))
+	err := r.tx.Script(ctx, r.bounds+"SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT "+savepoint+"; SET LOCAL ROLE "+quoteRole(r.role))
 	switch SQLState(err) {
 	case "":
 		return r.failure(err)

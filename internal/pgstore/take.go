@@ -93,7 +93,8 @@ func takeIn(which, bytes string) string {
 }
 
 // runColumns are columns of the transaction of a run.
-const runColumns = `txid_current(), (SELECT {schema}.run_home()), pg_backend_pid(), current_setting('role')`
+const runColumns = `txid_current(), (SELECT {schema}.run_home()), pg_backend_pid(), current_setting('role'),
+	format('SET LOCAL statement_timeout = %L; SET LOCAL lock_timeout = %L; ', current_setting('statement_timeout'), current_setting('lock_timeout'))`
 
 // markSQL writes the record of a run, unless another record holds one of its events. Then a handler
 // committed the transaction of that run by itself, which unlocked the events before their outcomes were
@@ -238,7 +239,7 @@ func mostBytes(bytes int64) int64 { return cmp.Or(bytes, driver.MaxTakeBytes) }
 func (r *Run) collect(ctx context.Context, sql string, args ...any) (now time.Time, err error) {
 	err = scan(ctx, r.tx, func(rows Rows) error {
 		var row takenRow
-		if err := rows.Scan(append(append([]any{&r.xid, &r.home, &r.pid, &r.role}, row.targets()...), &r.found, &now)...); err != nil {
+		if err := rows.Scan(append(append([]any{&r.xid, &r.home, &r.pid, &r.role, &r.bounds}, row.targets()...), &r.found, &now)...); err != nil {
 			return err
 		}
 		r.events = append(r.events, row.finish())
