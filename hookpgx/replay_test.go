@@ -311,7 +311,7 @@ func TestOperatorsAgainstWork(t *testing.T) {
 	}
 
 	w.exec(t, "UPDATE {schema}.message SET state = 2")
-	if _, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Microsecond, Retention: time.Microsecond}); err != nil {
+	if _, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Microsecond, Retention: time.Microsecond, Now: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"event", "message", "attempt", "history", "delivery_count"} {

@@ -41,6 +41,7 @@ func (b *batch[T]) finish() (again []driver.TakenEvent) {
 
 // committed wakes the relays of enqueued messages, and tells the observer and the log.
 func (b *batch[T]) committed() {
+	b.troubles.recorded(b.run.Events())
 	for _, destination := range b.enqueued {
 		b.o.Wake(destination)
 	}
@@ -118,14 +119,34 @@ func judge(taken *driver.TakenEvent, schedule driver.Retry, err error) driver.Wo
 
 // giveUp ends a run that failed for another reason than a handler.
 func (b *batch[T]) giveUp(err error) (again []driver.TakenEvent) {
-	if !b.giveBack(unknown) {
-		return nil
-	}
 	if errors.Is(err, driver.ErrSerialization) {
+		if !b.giveBack(unknown) {
+			return nil
+		}
 		return b.run.Events()
 	}
-	about(b.log, b.run.Events()).Warn("a run failed; its events run again", slog.Any("error", err))
+	rest, isFault := b.troubles.refuse(b.run.Events())
+	switch {
+	case isFault:
+		b.recordFailure(0, 0, err)
+		return nil
+	case len(b.events) == 1 && b.postpone(rest):
+	case !b.giveBack(unknown):
+		return nil
+	}
+	about(b.log, b.run.Events()).Warn("a run failed; its events run again", slog.Any("error", err), slog.Duration("rest", rest))
 	return nil
+}
+
+// postpone lets the only event of a run be due later, so that the others have their turn. It reports whether that could be
+// recorded.
+func (b *batch[T]) postpone(d time.Duration) bool {
+	if len(b.run.Events()) > 1 {
+		return false
+	}
+	ctx, cancel := b.storeContext()
+	defer cancel()
+	return b.run.Settle(ctx, &driver.FinishParams{Results: []driver.WorkResult{{Key: b.events[0].Key, Outcome: driver.WorkPostponed, RetryIn: d}}}) == nil
 }
 
 // giveBack abandons the run. If a handler had committed it, giveBack settles it and reports false.

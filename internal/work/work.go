@@ -133,6 +133,7 @@ type Workers[T any] struct {
 
 	budget      *budget // of all handlers
 	busyObjects busyObjects
+	troubles    troubles
 	alone       lastAttempts
 }
 
@@ -219,6 +220,10 @@ func (w *Workers[T]) loop(ctx, workCtx context.Context, a *agenda, step func(ctx
 
 // step takes and handles due events of t. more says that others may be due.
 func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err error) {
+	rests, alone := w.troubles.of(t.source)
+	if rests {
+		return false, nil // the next look for due events comes back to it
+	}
 	if src := w.o.Source(t.source); src != nil && src.Refetch != nil {
 		return w.stepRefetch(ctx, workCtx, src)
 	}
@@ -226,14 +231,14 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 		Source: t.source, Types: w.types[t.source], Limit: w.sizes.limit(t.source, w.o.Batch), Tried: t.tried,
 		Suspects: driver.NoSuspects, Beside: true, HandlerTimeout: w.o.HandlerTimeout,
 	}
-	if t.tried {
+	if t.tried || alone {
 		p.Limit = 1
 	}
-	taken, alone, more, err := w.takeBatch(ctx, workCtx, p)
+	taken, again, more, err := w.takeBatch(ctx, workCtx, p)
 	if len(taken) == 0 {
 		return false, err
 	}
-	w.workAlone(ctx, workCtx, alone, nil)
+	w.workAlone(ctx, workCtx, again, nil)
 	return more || mayHaveMore(taken, p.Limit), nil
 }
 

@@ -44,6 +44,7 @@ func TestPruneCommandFreesIDs(t *testing.T) {
 		}
 		prune()
 		g.expect(t, push("gh-1"), "200 duplicate")
+		g.eventually(t, "the gateway has counted both copies", func() bool { return g.event(t, "github", "gh-1").Duplicates == "2" })
 		db.age(t)
 		prune()
 		if g.event(t, "github", "gh-1") != nil {

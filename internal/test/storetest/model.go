@@ -12,7 +12,7 @@ import (
 const (
 	modelLease     = 20*time.Second + 500*time.Microsecond
 	modelAttempts  = 3
-	modelWindow    = 4*time.Minute + 500*time.Microsecond
+	modelWindow    = 90*time.Second + 500*time.Microsecond
 	modelRetention = time.Minute + 500*time.Microsecond
 )
 

@@ -1,0 +1,62 @@
+package inbox_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
+)
+
+// The server refuses the done mark of one event of many. The others are done, each with one effect. The one event has
+// failed attempts and is dead in the end, and its handler is not called again and again meanwhile.
+func TestDoneMarkRefused(t *testing.T) {
+	t.Parallel()
+	for code, what := range map[string]string{"P0001": "a trigger raises", "53100": "the server says that its disk is full"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			l := onPGX(t)
+			l.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+				BEGIN
+					IF NEW.state = 2 AND EXISTS (SELECT FROM {schema}.event e WHERE e.key = NEW.key AND e.event_id = 'evt_3') THEN
+						RAISE EXCEPTION 'refused' USING ERRCODE = '`+code+`';
+					END IF;
+					RETURN NEW;
+				END $$`)
+			l.exec(t, `CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			var calls atomic.Int64
+			mux := &hookonce.Mux[pgx.Tx]{}
+			hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
+				calls.Add(1)
+				return l.insert(ctx, tx, ev.ID)
+			})
+			in := inbox(t, l, mux, nil)
+			const n = 10
+			for i := range n {
+				deliverAll(t, in, fmt.Sprint("evt_", i))
+			}
+			run(t, in)
+			for i := range n {
+				want := driver.StateDone
+				if i == 3 {
+					want = driver.StateDead
+				}
+				if got := ended(t, l, fmt.Sprint("evt_", i)); got.State != want {
+					t.Errorf("evt_%d is %s, want %s", i, got.State, want)
+				} else if i == 3 && got.Attempts != quickRetry.Attempts {
+					t.Errorf("evt_%d had %d attempts, want %d", i, got.Attempts, quickRetry.Attempts)
+				}
+			}
+			eventually.True(t, "each other event has one effect", func() bool { return len(l.read(t)) == n-1 })
+			// Each event in a batch and alone, and the refused one alone for each attempt and each look whether it is the reason.
+			if got := calls.Load(); got > 3*n {
+				t.Errorf("handlers were called %d times for %d events", got, n)
+			}
+		})
+	}
+}
