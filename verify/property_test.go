@@ -98,9 +98,10 @@ func TestSignatureLength(t *testing.T) {
 		if rapid.Bool().Draw(t, "lengthen") {
 			bad = good + rapid.StringMatching(`[0-9a-fA-Z=]{1,90}`).Draw(t, "more")
 		}
-		noPadding := s.scheme.Encoding == verify.EncodingBase64URL && bad == strings.TrimRight(good, "=")
+		bare := strings.TrimRight(good, "=")
+		samePadded := s.scheme.Encoding == verify.EncodingBase64URL && strings.TrimRight(bad, "=") == bare && (bad == bare || len(bad)%4 == 0 && len(bad) < len(bare)+4)
 		req.Header.Set(s.headers[0], bad)
-		if err := v.Verify(req, keys); (err == nil) != noPadding {
+		if err := v.Verify(req, keys); (err == nil) != samePadded {
 			t.Fatalf("%q for %q: %v", bad, good, err)
 		}
 	})
