@@ -30,6 +30,10 @@ var (
 	// shutting down. Nothing was written.
 	ErrUnavailable = errors.New("the database is unavailable")
 
+	// ErrAway means that the connection to the database was lost, or that its server shuts down. It matches ErrUnavailable
+	// too.
+	ErrAway = fmt.Errorf("%w: the connection was lost", ErrUnavailable)
+
 	// ErrTimedOut means that the database ended a statement because it took too long, or that an
 	// operator cancelled it. It matches ErrUnavailable too. Smaller batches may succeed.
 	ErrTimedOut = fmt.Errorf("%w: the statement took too long or was cancelled", ErrUnavailable)

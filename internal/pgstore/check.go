@@ -212,9 +212,12 @@ func (r *Run) failed(err error, classOf func(code string) error) error {
 	if err == nil {
 		return nil
 	}
-	class := driver.ErrUnavailable
+	class := driver.ErrAway
 	if r.store.pools.Work.Outcome(err) == Refused {
+		class = driver.ErrUnavailable
 		switch code := SQLState(err); {
+		case strings.HasPrefix(code, classShutdown):
+			class = driver.ErrAway
 		case code == CodeTxAborted:
 			class = driver.ErrTxAborted
 		case givenUp(code):

@@ -230,7 +230,7 @@ func (r *Run) commit(ctx context.Context) error {
 	class := driver.ErrCommitUnknown
 	switch r.store.pools.Work.Outcome(err) {
 	case NotSent:
-		class = driver.ErrUnavailable
+		class = driver.ErrAway
 	case Refused:
 		return fmt.Errorf("committing: %w", r.failureAtCommit(err))
 	case Unknown:

@@ -52,6 +52,14 @@ func TestFailuresOfRuns(t *testing.T) {
 			}
 		}
 	}
+	for outcome, codes := range map[Outcome]map[string]bool{Refused: {"57P01": true, "53100": false, "58030": false}, Unknown: {"": true}, NotSent: {"": true}} {
+		for code, want := range codes {
+			r := &Run{store: &Store{pools: Pools{Work: verdict{outcome: outcome}}}}
+			if err := r.failure(serverError(code)); errors.Is(err, driver.ErrAway) != want {
+				t.Errorf("failure of %q (%v): got %v, want that the database is away: %v", code, outcome, err, want)
+			}
+		}
+	}
 	if err := (&Run{}).failure(nil); err != nil {
 		t.Errorf("failure of nothing: got %v", err)
 	}

@@ -125,12 +125,16 @@ func (b *batch[T]) giveUp(err error) (again []driver.TakenEvent) {
 		}
 		return b.run.Events()
 	}
-	rest, isFault := b.troubles.refuse(b.run.Events())
+	var rest time.Duration
+	if isRefusal(err) {
+		var isFault bool
+		if rest, isFault = b.troubles.refuse(b.run.Events()); isFault {
+			b.recordFailure(0, 0, err)
+			return nil
+		}
+	}
 	switch {
-	case isFault:
-		b.recordFailure(0, 0, err)
-		return nil
-	case len(b.events) == 1 && b.postpone(rest):
+	case rest > 0 && len(b.events) == 1 && b.postpone(rest):
 	case !b.giveBack(unknown):
 		return nil
 	}

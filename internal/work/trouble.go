@@ -1,6 +1,7 @@
 package work
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -16,6 +17,11 @@ const (
 	alonePeriod = time.Minute
 	maxRefused  = 1000 // events that are remembered for a source
 )
+
+// isRefusal reports whether the database itself refused a run. A lost connection says nothing of its events.
+func isRefusal(err error) bool {
+	return (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLockTimeout)) && !errors.Is(err, driver.ErrAway) && !errors.Is(err, driver.ErrCommitUnknown)
+}
 
 // troubles remembers sources whose runs the database refuses because it is full, broken or too slow. It cannot tell
 // which event is the reason, if any is: a source rests, and then its events run one by one. The zero value is ready to use,
