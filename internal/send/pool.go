@@ -173,7 +173,7 @@ func (p *pool) finish(x *exchange, success bool, answered func()) bool {
 	if x.reused && success && !x.body.complete {
 		p.bar(reasonLong) // else each such answer would cost an attempt
 	}
-	if x.br.Buffered() > 0 {
+	if x.body.complete && x.br.Buffered() > 0 { // otherwise it is the rest of a long body
 		p.bar(reasonSpoke)
 		again = false
 	}
