@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // TestDeferredConstraints has constraints that are checked at the commit. The run holds its events
@@ -280,14 +281,7 @@ func TestDoneMarkRefused(t *testing.T) {
 			t.Parallel()
 			w := openWork(t)
 			w.queue(t, "evt_1", "evt_2", "evt_3")
-			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-				BEGIN
-					IF NEW.state = 2 AND EXISTS (SELECT FROM {schema}.event e WHERE e.key = NEW.key AND e.event_id = 'evt_2') THEN
-						RAISE EXCEPTION 'no' USING ERRCODE = '`+code+`';
-					END IF;
-					RETURN NEW;
-				END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			w.exec(t, storetest.RefuseDone(driver.EventKey("stripe", "evt_2"), code))
 			run := w.take(t, 3, false)
 			if err := run.Finish(t.Context(), succeeded(run)); !errors.Is(err, want) || errors.Is(err, driver.ErrCommitUnknown) {
 				t.Errorf("Finish: got the error %v, want %v", err, want)

@@ -67,9 +67,7 @@ const (
 
 	codeNotSupported    = "0A000"
 	codeNoTransaction   = "25P01"
-	codeReadOnly        = "25006"
 	codeNoSavepoint     = "3B001"
-	codeNotAllowed      = "42501"
 	codeCancelled       = "57014"
 	codeRowDropped      = "27000" // raised by the function claim
 	codeConfiguredLimit = "53400" // of a setting, such as temp_file_limit

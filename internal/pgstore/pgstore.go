@@ -161,90 +161,91 @@ func New(schema string, pools Pools) *Store {
 
 // statements are the SQL texts of a store, with the name of its schema.
 type statements struct {
-	claim, known, lookUp           string
-	insertNew                      Statement
-	insertOne                      Statement
-	insertRouted                   Statement
-	unclaim                        string
-	confirm                        string
-	reopen                         string
-	count, quarantine              string
-	keepQuarantined                string
-	dropQuarantined                string
-	lease, complete                Statement
-	release                        string
-	eventByKey, eventByID          string
-	repeatOf                       string
-	messages, attempts             string
-	history                        string
-	lockEvent, repeated            string
-	lockEventAlone                 string
-	lockCaused                     string
-	lockEvidence                   string
-	redacted, redact               string
-	recent, otherBody              string
-	state                          string
-	lockMessages                   string
-	replay                         string
-	replayDead, discard            string
-	eventOfMessage                 string
-	lockMessage, retry             string
-	stats                          string
-	destinationStats               string
-	knownSources                   string
-	figureHours                    string
-	typeHours                      string
-	sourceHours                    string
-	sourceBacklog                  string
-	destinationBacklog             string
-	pruneChunk                     string
-	takeTurn, holdTurn             string
-	renewTurn, endTurn             string
-	pruneVersions                  string
-	pruneQuarantineAge             string
-	pruneQuarantineRows            string
-	addRollups, addTypes           string
-	pruneRollups                   string
-	pruneTypes                     string
-	addRefused                     string
-	trimRefused                    string
-	pruneRefused                   string
-	watchFeed, watched             string
-	addFeed, readFeed              string
-	collectFeed                    string
-	pruneFeed                      string
-	registerWindows                string
-	windows                        string
-	forgetWindows                  string
-	takeFresh, takeTried           string
-	takeKeys, claimed              string
-	mark, unmark, lockRun, outcome string
-	unmarkOwn, endClaim            string
-	wait                           string
-	finish, finishClaim            string
-	settle                         string
-	recordReserved                 string
-	versions                       string
-	lockableVersions               string
-	lockVersions                   string
-	lockEvents                     string
-	reopenClaimed                  string
-	enqueue, enqueued              string
-	dueDestinations                string
-	dueSources, reserve            string
-	suspects, lockLost             string
-	takeRecord, lost               string
-	strayed                        string
-	pullArmed                      string
-	pullEvents                     string
-	pullMessages                   string
-	countInline                    string
-	forgetInline                   string
-	fileInline, oldInline          string
-	arm, learn, learned            string
-	pause, resume, paused          string
-	hurry, newDead                 string
-	jobs                           jobStatements
+	claim, known, lookUp  string
+	insertNew             Statement
+	insertOne             Statement
+	insertRouted          Statement
+	unclaim               string
+	confirm               string
+	reopen                string
+	count, quarantine     string
+	keepQuarantined       string
+	dropQuarantined       string
+	lease, complete       Statement
+	release               string
+	eventByKey, eventByID string
+	repeatOf              string
+	messages, attempts    string
+	history               string
+	lockEvent, repeated   string
+	lockEventAlone        string
+	lockCaused            string
+	lockEvidence          string
+	redacted, redact      string
+	recent, otherBody     string
+	state                 string
+	lockMessages          string
+	replay                string
+	replayDead, discard   string
+	eventOfMessage        string
+	lockMessage, retry    string
+	stats                 string
+	destinationStats      string
+	knownSources          string
+	figureHours           string
+	typeHours             string
+	sourceHours           string
+	sourceBacklog         string
+	destinationBacklog    string
+	pruneChunk            string
+	takeTurn, holdTurn    string
+	renewTurn, endTurn    string
+	pruneVersions         string
+	pruneQuarantineAge    string
+	pruneQuarantineRows   string
+	addRollups, addTypes  string
+	pruneRollups          string
+	pruneTypes            string
+	addRefused            string
+	trimRefused           string
+	pruneRefused          string
+	watchFeed, watched    string
+	addFeed, readFeed     string
+	collectFeed           string
+	pruneFeed             string
+	registerWindows       string
+	windows               string
+	forgetWindows         string
+	takeFresh, takeTried  string
+	takeKeys, claimed     string
+	mark, unmark, lockRun string
+	outcome               string
+	unmarkOwn, endClaim   string
+	wait                  string
+	finish, finishClaim   string
+	settle                string
+	recordReserved        string
+	versions              string
+	lockableVersions      string
+	lockVersions          string
+	lockEvents            string
+	reopenClaimed         string
+	enqueue, enqueued     string
+	dueDestinations       string
+	dueSources, reserve   string
+	suspects, lockLost    string
+	takeRecord, lost      string
+	strayed               string
+	pullArmed             string
+	pullEvents            string
+	pullMessages          string
+	countInline           string
+	forgetInline          string
+	fileInline, oldInline string
+	arm, learn, learned   string
+	pause, resume, paused string
+	hurry, newDead        string
+	jobs                  jobStatements
 }
 
 func newStatements(write func(string) string) statements {

@@ -94,7 +94,7 @@ func takeIn(which, bytes string) string {
 
 // runColumns are columns of the transaction of a run.
 const runColumns = `txid_current(), (SELECT {schema}.run_home()), pg_backend_pid(), current_setting('role'),
-	format('SET LOCAL statement_timeout = %L; SET LOCAL lock_timeout = %L; ', current_setting('statement_timeout'), current_setting('lock_timeout'))`
+	(SELECT format('SET LOCAL statement_timeout = %L; SET LOCAL lock_timeout = %L; ', current_setting('statement_timeout'), current_setting('lock_timeout')))`
 
 // markSQL writes the record of a run, unless another record holds one of its events. Then a handler
 // committed the transaction of that run by itself, which unlocked the events before their outcomes were

@@ -38,12 +38,12 @@ const (
 // logSuffix follows the path of the database in that of its log.
 const logSuffix = "-wal"
 
-// flushOld flushes the log before the first write of the store, and usually copies it into the database. The process
+// flushOld finds the file, and flushes its log before the first write of the store, and usually copies it into the database. The process
 // before may have been killed between the writing of a commit and its flush. Its events are known all the same, so
 // that their duplicates are acknowledged, and a power cut after that must not lose them.
 func (s *Store) flushOld(ctx context.Context, through connection) error {
-	if s.log.flushed.Load() {
-		return nil
+	if err := s.findFile(ctx, through); err != nil || s.log.flushed.Load() {
+		return err
 	}
 	if _, err := through.ExecContext(ctx, CopyLog); err != nil {
 		// The disk may be full, or this is a transaction. Flushing the log needs neither room nor a lock.

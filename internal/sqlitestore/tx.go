@@ -117,10 +117,7 @@ func (s *Store) inTx(ctx context.Context, tx *sql.Tx, op string, at time.Time, n
 	// An interrupted INSERT undoes the whole transaction without database/sql knowing, so no
 	// statement runs under the caller's context here either.
 	t := &writeTx{store: s, tx: tx, caller: ctx, inner: context.WithoutCancel(ctx), now: clock(at)}
-	err := s.findFile(t.inner, tx)
-	if err == nil {
-		err = s.flushOld(t.inner, tx)
-	}
+	err := s.flushOld(t.inner, tx)
 	if err == nil {
 		err = s.place.inPlace(nil)
 	}
@@ -150,11 +147,7 @@ func (s *Store) begin(ctx, under context.Context, a *apart) (*writeTx, error) {
 		return nil, fmt.Errorf("waiting for the writer: %w: %w", driver.ErrUnavailable, cmp.Or(context.Cause(ctx), err))
 	}
 	t := &writeTx{store: s, conn: conn, apart: a, stmts: stmts, inner: context.WithoutCancel(under)}
-	err = s.findFile(ctx, conn)
-	if err == nil {
-		err = s.flushOld(ctx, conn)
-	}
-	if err != nil {
+	if err := s.flushOld(ctx, conn); err != nil {
 		t.release(nil)
 		return nil, err
 	}

@@ -119,35 +119,33 @@ func judge(taken *driver.TakenEvent, schedule driver.Retry, err error) driver.Wo
 
 // giveUp ends a run that failed for another reason than a handler.
 func (b *batch[T]) giveUp(err error) (again []driver.TakenEvent) {
-	if errors.Is(err, driver.ErrSerialization) {
-		if !b.giveBack(unknown) {
-			return nil
-		}
-		return b.run.Events()
-	}
-	var rest time.Duration
-	if isRefusal(err) {
-		var isFault bool
-		if rest, isFault = b.troubles.refuse(b.run.Events()); isFault {
-			b.recordFailure(0, 0, err)
-			return nil
-		}
-	}
 	switch {
-	case rest > 0 && len(b.events) == 1 && b.postpone(rest):
+	case isRefusal(err):
+		b.refused(err)
 	case !b.giveBack(unknown):
-		return nil
+	case errors.Is(err, driver.ErrSerialization):
+		return b.run.Events()
+	default:
+		about(b.log, b.run.Events()).Warn("a run failed; its events run again", slog.Any("error", err))
 	}
-	about(b.log, b.run.Events()).Warn("a run failed; its events run again", slog.Any("error", err), slog.Duration("rest", rest))
 	return nil
+}
+
+// refused ends a run that the database refused, and lets its source rest, unless its only event is the reason.
+func (b *batch[T]) refused(err error) {
+	events := b.run.Events()
+	rest, isFault := b.troubles.refuse(events)
+	switch {
+	case isFault:
+		b.recordFailure(0, 0, err)
+	case len(events) == 1 && b.postpone(rest), b.giveBack(unknown):
+		about(b.log, events).Warn("a run failed; its events run again", slog.Any("error", err), slog.Duration("rest", rest))
+	}
 }
 
 // postpone lets the only event of a run be due later, so that the others have their turn. It reports whether that could be
 // recorded.
 func (b *batch[T]) postpone(d time.Duration) bool {
-	if len(b.run.Events()) > 1 {
-		return false
-	}
 	ctx, cancel := b.storeContext()
 	defer cancel()
 	return b.run.Settle(ctx, &driver.FinishParams{Results: []driver.WorkResult{{Key: b.events[0].Key, Outcome: driver.WorkPostponed, RetryIn: d}}}) == nil

@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // The server refuses the done mark of one event of many. The others are done, each with one effect. The one event has
@@ -21,21 +22,14 @@ func TestDoneMarkRefused(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			l := onPGX(t)
-			l.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-				BEGIN
-					IF NEW.state = 2 AND EXISTS (SELECT FROM {schema}.event e WHERE e.key = NEW.key AND e.event_id = 'evt_3') THEN
-						RAISE EXCEPTION 'refused' USING ERRCODE = '`+code+`';
-					END IF;
-					RETURN NEW;
-				END $$`)
-			l.exec(t, `CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			l.exec(t, storetest.RefuseDone(driver.EventKey("gh", "evt_3"), code))
 			var calls atomic.Int64
 			mux := &hookonce.Mux[pgx.Tx]{}
 			hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 				calls.Add(1)
 				return l.insert(ctx, tx, ev.ID)
 			})
-			in := inbox(t, l, mux, nil)
+			in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 }) // no other batch begins beside a refused one
 			const n = 10
 			for i := range n {
 				deliverAll(t, in, fmt.Sprint("evt_", i))

@@ -38,6 +38,15 @@ CREATE TRIGGER refuse_event BEFORE INSERT ON {schema}.event
 	return postgres, sqlite
 }
 
+// RefuseDone returns SQL for PostgreSQL that creates a trigger. The trigger refuses, with an error code, that an event with
+// a handler becomes done. {schema} stands for the schema.
+func RefuseDone(key driver.Key, code string) string {
+	return fmt.Sprintf(`
+CREATE FUNCTION {schema}.refuse_done() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one' USING ERRCODE = '%[1]s'; END $$;
+CREATE TRIGGER refuse_done BEFORE UPDATE ON {schema}.event_state
+	FOR EACH ROW WHEN (NEW.state = 2 AND NEW.key = '\x%[2]x'::bytea) EXECUTE FUNCTION {schema}.refuse_done();`, code, key)
+}
+
 // claimRefused has a trigger that refuses the row of an event. That event alone is at fault, so the
 // others can be claimed without it.
 func claimRefused(f *fixture, routes ...string) {

@@ -104,13 +104,6 @@ func pruneFinishedLate(f *fixture) {
 	}
 }
 
-// sendOne leases the only due message of a destination, and completes it as sent.
-func (f *fixture) sendOne(at time.Time, destination string) {
-	f.Helper()
-	m := f.leaseOne(at, destination)
-	f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
-}
-
 func pruneRetention(f *fixture) {
 	old, young := newClaim("stripe", "old", "{}"), newClaim("stripe", "young", "{}")
 	f.claimNew(t0.Add(-time.Second), old)

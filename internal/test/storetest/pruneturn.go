@@ -95,8 +95,7 @@ func pruneGoesOn(f *fixture) {
 	p := func(at time.Time) *driver.PruneParams { return background(windows(10*day, at)) }
 	same(f, "pruned", driver.PruneResult{Events: 1}, f.prune(p(now)))
 
-	m := f.leaseOne(t0, "to-late")
-	f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	f.sendOne(t0, "to-late")
 	f.claimNew(t0.Add(time.Hour), newClaim("stripe", "next", "next"))
 	same(f, "pruned from the mark on", driver.PruneResult{}, f.prune(p(now)))
 	f.claimNew(now.Add(-time.Second-10*day), newClaim("stripe", "newer", "newer"))
@@ -115,8 +114,7 @@ func pruneGoesOnForBodies(f *fixture) {
 		return f.prune(background(&driver.PruneParams{DedupeWindow: 1000 * day, Retention: 10 * day, Now: at}))
 	}
 	same(f, "pruned", driver.PruneResult{Bodies: 1}, prune(now))
-	m := f.leaseOne(t0, "to-late")
-	f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	f.sendOne(t0, "to-late")
 	same(f, "pruned from the mark on", driver.PruneResult{}, prune(now))
 	same(f, "pruned by a look at everything", driver.PruneResult{Bodies: 1}, prune(now.Add(2*time.Hour)))
 }

@@ -29,6 +29,13 @@ func (f *fixture) kill(at time.Time, destination string) {
 	})
 }
 
+// sendOne leases the only due message of a destination, and completes it as sent.
+func (f *fixture) sendOne(at time.Time, destination string) {
+	f.Helper()
+	m := f.leaseOne(at, destination)
+	f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+}
+
 // lastAnswer ignores a reopened message's data of earlier attempts, which the contract leaves open.
 func lastAnswer() cmp.Option {
 	return cmp.Options{

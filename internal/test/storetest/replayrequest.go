@@ -83,8 +83,7 @@ func replayRequestRefused(f *fixture) {
 	refused(driver.ErrNotFound)
 	f.claimNew(t0, c)
 	refused(driver.ErrOpen)
-	m := f.leaseOne(t0, "to-a")
-	f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	f.sendOne(t0, "to-a")
 	refused(driver.ErrModeNeeded)
 	refused(driver.ErrModeNeeded)
 	p.Mode = driver.ReplaySameID

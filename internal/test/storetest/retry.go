@@ -100,8 +100,7 @@ func retryRefused(f *fixture) {
 func retryBodyPruned(f *fixture) {
 	c := newClaim("stripe", "evt_1", "{}", "a", "b")
 	f.claimNew(t0, c)
-	m := f.leaseOne(t0, "to-a")
-	f.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	f.sendOne(t0, "to-a")
 	f.kill(t0, "to-b")
 	f.discard(t0, letter(&c, 1))
 	now := t0.Add(2 * day)
