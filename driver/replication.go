@@ -13,7 +13,7 @@ type Replication struct {
 	Names       string // of the synchronous standbys, as the server has them; "" if commits wait for none
 	Level       string // how far a claim's commit waits for them: on, remote_apply or remote_write
 	Standbys    int    // how many are connected
-	Synchronous int    // how many of them are synchronous now; 0 if that is hidden
+	Synchronous int    // those that are synchronous now; 0 if that is hidden
 	Hidden      bool   // the role may not see which standbys are synchronous
-	UnusedSlots int    // physical replication slots that nobody reads: standbys that are missing have such
+	UnusedSlots int    // physical replication slots without a reader: standbys that are missing have such
 }

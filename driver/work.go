@@ -192,6 +192,8 @@ type TakenEvent struct {
 	// DueAt is when it was due, or the end of its reservation, to the microsecond. It differs after
 	// another caller has reserved, postponed or failed the event. It is zero in a run of TakeClaim.
 	DueAt time.Time
+	// Unreadable is why the database cannot read Headers and Body, which are nil then. Otherwise it is nil.
+	Unreadable error
 }
 
 // WorkOutcome is the outcome of running a handler.

@@ -71,9 +71,9 @@ func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
 			w := worldOf(s)
 			w.drop(t, table, key)
 		},
-		Refuse: func(t *testing.T, s driver.Store, key driver.Key) {
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
 			t.Helper()
-			trigger, _ := storetest.RefuseRow(key)
+			trigger, _ := storetest.RefuseRow(table, key)
 			worldOf(s).exec(t, trigger)
 		},
 	}

@@ -58,10 +58,10 @@ func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
 			trigger, _ := storetest.DropRow(table, key)
 			w.(*postgresWorld).exec(t, trigger)
 		},
-		Refuse: func(t *testing.T, s driver.Store, key driver.Key) {
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
 			t.Helper()
 			w, _ := worlds.Load(s)
-			trigger, _ := storetest.RefuseRow(key)
+			trigger, _ := storetest.RefuseRow(table, key)
 			w.(*postgresWorld).exec(t, trigger)
 		},
 		Transport: true,

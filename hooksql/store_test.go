@@ -54,8 +54,8 @@ func TestConformance(t *testing.T) {
 			_, trigger := storetest.DropRow(table, key)
 			execPlain(t, files.get(s), trigger)
 		},
-		Refuse: func(t *testing.T, s driver.Store, key driver.Key) {
-			_, trigger := storetest.RefuseRow(key)
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+			_, trigger := storetest.RefuseRow(table, key)
 			execPlain(t, files.get(s), trigger)
 		},
 	})

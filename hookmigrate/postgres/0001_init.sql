@@ -1118,7 +1118,8 @@ COMMENT ON FUNCTION {schema}.claim(
 
 -- Leases up to n due messages of a destination for lease_for microseconds, those that are due longest
 -- first; if untried is true, only those without an attempt, the latest due first. It looks only at those
--- that were due at since or later; null: at all. A paused destination has none.
+-- that were due at since or later; null: at all. It leaves out the messages skip, and if unread is true it
+-- reads neither headers nor bodies. A paused destination has none.
 --
 -- A message without attempts left becomes dead, because its last lease ran out or the limit was
 -- lowered. An attempt whose lease ran out is recorded as retried or as the last one, because its
@@ -1132,7 +1133,7 @@ COMMENT ON FUNCTION {schema}.claim(
 -- an index whole for a join: it can only look each row up.
 CREATE FUNCTION {schema}.lease(
 	destination text, n integer, lease_for bigint, max_attempts integer, untried boolean, at timestamptz,
-	since timestamptz,
+	since timestamptz, skip text[], unread boolean,
 	OUT used_up boolean, OUT expired boolean, OUT id text, OUT event_key bytea, OUT token bigint, OUT attempts integer,
 	OUT generation integer, OUT source text, OUT event_id text, OUT type text, OUT route text, OUT received_at timestamptz,
 	OUT replayed boolean, OUT headers bytea, OUT body bytea, OUT due_at timestamptz, OUT leased_at timestamptz
@@ -1165,6 +1166,7 @@ BEGIN
 			SELECT m.id, m.due_at, m.state, m.attempts >= lease.max_attempts OR m.token = 9223372036854775807 AS spent
 			FROM {schema}.message m
 			WHERE m.destination = lease.destination AND m.state IN (0, 1) AND m.due_at >= first AND m.due_at <= moment AND m.attempts = 0
+				AND m.id <> ALL (lease.skip)
 			ORDER BY m.due_at DESC
 			LIMIT lease.n
 			FOR UPDATE SKIP LOCKED
@@ -1175,6 +1177,7 @@ BEGIN
 			SELECT m.id, m.due_at, m.state, m.attempts >= lease.max_attempts OR m.token = 9223372036854775807 AS spent
 			FROM {schema}.message m
 			WHERE m.destination = lease.destination AND m.state IN (0, 1) AND m.due_at >= first AND m.due_at <= moment
+				AND m.id <> ALL (lease.skip)
 			ORDER BY m.due_at
 			LIMIT lease.n
 			FOR UPDATE SKIP LOCKED
@@ -1211,7 +1214,8 @@ BEGIN
 		RETURNING m.id, m.event_key, m.token, m.attempts, m.generation, m.route, m.replayed, i.due_at, i.lapsed, i.spent
 	)
 	SELECT c.spent, c.lapsed, c.id, c.event_key, c.token, c.attempts, c.generation, e.source, e.event_id, e.type,
-		c.route, e.received_at, c.replayed, CASE WHEN NOT c.spent THEN e.headers END, CASE WHEN NOT c.spent THEN e.body END,
+		c.route, e.received_at, c.replayed, CASE WHEN NOT (c.spent OR lease.unread) THEN e.headers END,
+		CASE WHEN NOT (c.spent OR lease.unread) THEN e.body END,
 		c.due_at, moment
 	FROM changed c
 	CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.event_key LIMIT 1) e
@@ -1219,7 +1223,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION {schema}.lease(text, integer, bigint, integer, boolean, timestamptz, timestamptz) IS
+COMMENT ON FUNCTION {schema}.lease(text, integer, bigint, integer, boolean, timestamptz, timestamptz, text[], boolean) IS
 	'For hookonce itself: leases due messages of a destination.';
 
 -- Tells for each destination that is not paused whether a message is due that was due at since or

@@ -42,7 +42,7 @@ func (q *Queue) startFlusher() {
 	q.background.Go(func() { q.run(&flusher{}, nil) })
 }
 
-// lateAfter returns the time after which a batch is late. The caller holds the lock.
+// lateAfter returns how long a batch may take before it is late. The caller holds the lock.
 func (q *Queue) lateAfter() time.Duration {
 	return min(max(lateTimes*q.usual, minLate), maxLate)
 }

@@ -22,7 +22,7 @@ type BinaryDB interface {
 // pooler. Nothing was sent.
 var ErrNotBinary = errors.New("the connection takes no encoded parameters")
 
-// Statement is a statement with a name, under which a session prepares it.
+// Statement is a statement with the name of its prepared form in a session.
 type Statement struct{ Name, SQL string }
 
 // newStatement names a statement by its text: sessions that several versions of the program share behind

@@ -15,10 +15,10 @@ func (s *Store) writeBinary(ctx context.Context, op string, each func(Rows) erro
 		encode := func(p *Parameters) { p.add(args) }
 		err := s.workBinary.QueryBinary(ctx, st, encode, func(values [][]byte) error { return each(binaryRow(values)) })
 		if !errors.Is(err, ErrNotBinary) {
-			return writeFailed(s.pools.Work, op, err)
+			return rowFailed(s.pools.Work, op, err)
 		}
 	}
-	return write(ctx, s.pools.Work, op, each, st.SQL, args...)
+	return rowFailed(s.pools.Work, op, scan(ctx, s.pools.Work, each, st.SQL, args...))
 }
 
 // add adds arguments of a statement.

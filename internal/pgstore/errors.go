@@ -26,6 +26,20 @@ func claimFailed(db DB, op string, err, unknown error) error {
 	return failed(db, op, err, unknown)
 }
 
+// rowFailed classifies the error of a statement that changes known rows. Unless the server is in trouble or accepts no
+// writes, the reason lies in one of the rows: a trigger refuses its change, or the row cannot be read.
+func rowFailed(db DB, op string, err error) error {
+	if err == nil || db.Outcome(err) != Refused {
+		return writeFailed(db, op, err)
+	}
+	switch code := SQLState(err); {
+	case code == "", code == codeReadOnly, code == codeCompletionUnknown, overwhelmed(code),
+		classOf(code, nil) != driver.ErrUnavailable: //nolint:errorlint // its kinds have reasons of their own
+		return writeFailed(db, op, err)
+	}
+	return fmt.Errorf("%s: %w: %w", op, driver.ErrBadRow, err)
+}
+
 func failed(db DB, op string, err, unknown error) error {
 	if err == nil {
 		return nil
@@ -69,6 +83,7 @@ const (
 	codeNoTransaction   = "25P01"
 	codeNoSavepoint     = "3B001"
 	codeCancelled       = "57014"
+	codeReadOnly        = "25006" // a read-only transaction, or a standby
 	codeRowDropped      = "27000" // raised by the function claim
 	codeConfiguredLimit = "53400" // of a setting, such as temp_file_limit
 
@@ -80,6 +95,7 @@ const (
 	classData       = "22" // a value that its type does not accept
 	classConstraint = "23"
 	classLimit      = "54" // a row, an index entry or an array is too large
+	classInternal   = "XX" // among others, of a damaged row
 	classRaised     = "P0" // RAISE without a code: a trigger of the database's owner refuses a row; our functions set codes
 )
 

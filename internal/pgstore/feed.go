@@ -76,7 +76,7 @@ LEFT JOIN LATERAL (
 ORDER BY f.seq`
 
 // pruneFeedSQL removes the rows that were stored more than $2 microseconds before $1, and those that SQL
-// consumers left and nobody collected. It locks the
+// consumers left and no gateway collected. It locks the
 // row of feed_watch first, as writers do.
 const pruneFeedSQL = `
 WITH old AS MATERIALIZED (

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -11,7 +12,17 @@ import (
 var leaseSQL = `
 SELECT used_up, expired, id, event_key, token, attempts, generation, source, event_id, type, route,
 	` + bounded("received_at") + `, replayed, headers, body, ` + bounded("due_at") + `, leased_at
-FROM {schema}.lease($1::text, $2::int, $3::bigint, $4::int, $5::bool, $6::timestamptz, $7::timestamptz)`
+FROM {schema}.lease($1::text, $2::int, $3::bigint, $4::int, $5::bool, $6::timestamptz, $7::timestamptz,
+	$8::text[], $9::bool)`
+
+// frontMessageSQL returns the id of the message that lease would lease first.
+const frontMessageSQL = `
+SELECT m.id
+FROM {schema}.message m
+WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= coalesce($2::timestamptz, now()) AND m.id <> ALL ($3::text[])
+ORDER BY m.due_at
+LIMIT 1
+FOR UPDATE SKIP LOCKED`
 
 // dueDestinationsSQL looks for due messages, by a function of the schema that each session plans once. It
 // returns no paused destination.
@@ -51,7 +62,10 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		return all, nil
 	}
 	for range driver.MaxLeaseRounds {
-		leased, err := s.leaseOnce(ctx, p)
+		leased, err := s.leaseOnce(ctx, p, false)
+		if errors.Is(err, driver.ErrBadRow) {
+			leased, err = s.leaseApart(ctx, p)
+		}
 		switch {
 		case err == nil:
 		case len(all.Buried) > 0:
@@ -61,6 +75,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 			return nil, err
 		}
 		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
+		all.Refused = append(all.Refused, leased.Refused...)
 		// If all due messages had used up their attempts, there may be more.
 		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
 			break
@@ -69,11 +84,47 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	return all, nil
 }
 
-func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+// leaseApart leases messages after the database has refused one of them: the half, a quarter, and so on. If it refuses
+// the first one alone, that one is leased without its body or, if that is refused too, reported.
+func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	fewer := *p
+	fewer.Untried = false // frontMessageSQL looks in the same order
+	var refusal error
+	for fewer.Limit = min(p.Limit, maxLease) / 2; ; fewer.Limit /= 2 {
+		fewer.Limit = max(1, fewer.Limit)
+		leased, err := s.leaseOnce(ctx, &fewer, false)
+		if !errors.Is(err, driver.ErrBadRow) {
+			return leased, err
+		}
+		if fewer.Limit == 1 {
+			refusal = err
+			break
+		}
+	}
+	leased, err := s.leaseOnce(ctx, &fewer, true)
+	if err == nil {
+		for i := range leased.Messages {
+			leased.Messages[i].Unreadable = refusal
+		}
+		return leased, nil
+	}
+	if !errors.Is(err, driver.ErrBadRow) {
+		return nil, err
+	}
+	refused := &driver.Leased{}
+	err = write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error {
+		refused.Refused = []driver.RefusedMessage{{Err: refusal}}
+		return r.Scan(&refused.Refused[0].ID)
+	}, s.sql.frontMessage, p.Destination, clock(p.Now), notNilText(p.Skip))
+	return refused, err
+}
+
+// leaseOnce leases messages by one statement, if unread without headers and bodies.
+func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams, unread bool) (*driver.Leased, error) {
 	leased := &driver.Leased{}
 	limit := min(p.Limit, maxLease)
 	k := s.marks.begin(queue{"lease", p.Destination}, "", p.Now)
-	if p.Untried {
+	if p.Untried || len(p.Skip) > 0 { // they leave due messages behind
 		k = look{}
 	}
 	var due, now time.Time // of the last message
@@ -94,7 +145,8 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams) (*driver.L
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, &s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from)
+	}, &s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from,
+		notNilText(p.Skip), unread)
 	if err != nil {
 		return nil, err
 	}

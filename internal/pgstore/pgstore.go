@@ -172,7 +172,7 @@ type statements struct {
 	keepQuarantined       string
 	dropQuarantined       string
 	lease, complete       Statement
-	release               string
+	release, frontMessage string
 	eventByKey, eventByID string
 	repeatOf              string
 	messages, attempts    string
@@ -266,6 +266,7 @@ func newStatements(write func(string) string) statements {
 		lease:            newStatement(write(leaseSQL)),
 		complete:         newStatement(write(completeSQL)),
 		release:          write(releaseSQL),
+		frontMessage:     write(frontMessageSQL),
 		eventByKey:       write(eventByKeySQL),
 		eventByID:        write(eventByIDSQL),
 		repeatOf:         write(repeatOfSQL),

@@ -47,7 +47,8 @@ const dueMicros = `CASE WHEN d.due_at > '0001-01-01 00:00:00+00' AND d.due_at < 
 	THEN (extract(epoch FROM d.due_at) * 1000000)::bigint ELSE 0 END`
 
 // takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
-// keeps the locks. It gives the transaction a number only if it finds an event.
+// keeps the locks. It gives the transaction a number only if it finds an event. If {bytes} is 0, it returns one event without
+// headers and body.
 var takeSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now,
@@ -62,7 +63,8 @@ WITH setting AS MATERIALIZED (
 )
 SELECT ` + runColumns + `, ` + sizedColumns + `, d.found, (SELECT now FROM setting)
 FROM (
-	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body,
+	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
+		CASE WHEN {bytes}::bigint > 0 THEN e.headers END AS headers, CASE WHEN {bytes}::bigint > 0 THEN e.body END AS body,
 		sum(` + sizeSQL + `) OVER w AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
 	FROM due d
 	CROSS JOIN setting
@@ -142,6 +144,9 @@ func (t *takenRow) finish() driver.TakenEvent {
 // Take implements [driver.Driver]. The run is nil if no event was found.
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	r, err := s.lockDue(ctx, p, p.Limit)
+	if isUnreadable(err) {
+		r, err = s.lockReadable(ctx, p)
+	}
 	for err == nil && len(r.events) > 0 && len(r.events) < r.found {
 		// It has locked more events than fit into the bytes. Only the end of the transaction
 		// unlocks the others.
@@ -171,6 +176,30 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	}
 	r.drop(ctx)
 	return nil, fmt.Errorf("taking events: %w", err)
+}
+
+// isUnreadable reports whether the server could not read a row.
+func isUnreadable(err error) bool { return strings.HasPrefix(SQLState(err), classInternal) }
+
+// lockReadable is lockDue after the server could not read an event: it locks half of the events, a quarter, and so on. If the
+// first one alone cannot be read, it is locked without headers and body.
+func (s *Store) lockReadable(ctx context.Context, p *driver.TakeParams) (*Run, error) {
+	for limit := min(p.Limit, maxTake) / 2; ; limit /= 2 {
+		r, err := s.lockDue(ctx, p, max(1, limit))
+		if !isUnreadable(err) {
+			return r, err
+		}
+		if limit > 1 {
+			continue
+		}
+		unread := *p
+		unread.Bytes = noBytes
+		r, unreadErr := s.lockDue(ctx, &unread, 1)
+		if unreadErr == nil && len(r.events) > 0 {
+			r.events[0].Unreadable = err
+		}
+		return r, unreadErr
+	}
 }
 
 // drop ends a run that was not handed out.
@@ -231,8 +260,11 @@ func (r *Run) takenUntil(limit int, now time.Time) time.Time {
 	return r.events[len(r.events)-1].DueAt
 }
 
+// noBytes is TakeParams.Bytes for an event without headers and body.
+const noBytes = -1
+
 // mostBytes returns the bound of the bytes of events.
-func mostBytes(bytes int64) int64 { return cmp.Or(bytes, driver.MaxTakeBytes) }
+func mostBytes(bytes int64) int64 { return max(0, cmp.Or(bytes, driver.MaxTakeBytes)) }
 
 // collect reads events into the run, and the identity of its transaction. It returns the time of
 // the statement, which is zero if there are no events.

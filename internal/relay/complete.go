@@ -2,12 +2,15 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 const _ = uint(driver.MaxResponse - send.MaxResponse) // a store takes every response
@@ -80,6 +83,11 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 			r.complete(ctx, batch[half:])
 			return
 		}
+		if driver.FaultOfRows(err) && !errors.Is(err, driver.ErrLockTimeout) && !errors.Is(err, driver.ErrSerialization) {
+			r.completeRefused(ctx, &batch[0], err)
+			leave(batch)
+			return
+		}
 		took := time.Since(began)
 		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
 			for i := range batch {
@@ -89,6 +97,18 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// completeRefused records a failed attempt in place of an outcome that the database refuses.
+func (r *relay) completeRefused(ctx context.Context, e *ending, refusal error) {
+	err := fmt.Errorf("the database refused the outcome %q: %w", outcomes[e.Outcome], refusal)
+	failed := r.judge(e.message, &attempted{err: err, text: wire.ErrorText(err)})
+	failed.Took = e.Took
+	r.logOf(e.message).Error("recording the outcome was refused; recording a failed attempt", slog.Any("error", err))
+	e.Completion = failed
+	if _, err = r.tryComplete(context.WithoutCancel(ctx), []ending{*e}); err != nil {
+		r.refused(e.message.ID, err)
 	}
 }
 

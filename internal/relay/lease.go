@@ -30,7 +30,7 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
 	r.tellLeased(leased)
 	next := idle
-	if len(leased.Messages) == allowed || len(leased.Buried) > 0 {
+	if len(leased.Messages) == allowed || len(leased.Buried) > 0 || r.stepOver(leased.Refused) {
 		next = 0 // there may be more
 	}
 	return leased.Messages, next, nil
@@ -65,6 +65,7 @@ func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased,
 		For:         r.dest.Timeout + leaseMargin,
 		MaxAttempts: r.dest.Retry.Attempts,
 		Untried:     untried,
+		Skip:        r.refusals.resting(time.Now()),
 	})
 }
 

@@ -122,6 +122,7 @@ type relay struct {
 	sending       sync.WaitGroup
 	active        atomic.Int64 // attempts in progress, without messages that wait for their turn
 	finished      chan ending
+	refusals      refusals // of the database
 }
 
 func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {

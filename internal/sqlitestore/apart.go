@@ -52,7 +52,7 @@ func (s *Store) writeApart(ctx context.Context, op string, work func(t *writeTx)
 	return leftCommit(ctx, op, done)
 }
 
-// recovering returns work whose panic is an error, as nobody else can recover it. The transaction is rolled back.
+// recovering returns work whose panic is an error: its goroutine has no caller that could recover it. The transaction is rolled back.
 func recovering(work func(t *writeTx) error) func(t *writeTx) error {
 	return func(t *writeTx) (err error) {
 		defer func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -29,7 +30,7 @@ const (
 	selectDue = `SELECT m.number, m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
 			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
 		FROM hookonce_message m JOIN hookonce_event e ON e.id = m.event
-		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2
+		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2 AND m.id NOT IN (SELECT value FROM json_each(?4))
 			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?1)`
 
 	selectDueDestinations = `SELECT d.value FROM json_each(?1) d
@@ -83,7 +84,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	for range driver.MaxLeaseRounds {
 		var round driver.Leased
 		err := s.writeEach(ctx, "leasing messages", p.Now, 1, func(t *writeTx, _ int) (err error) {
-			round, err = t.lease(p)
+			round, err = t.lease(ctx, p)
 			return err
 		})
 		switch {
@@ -96,6 +97,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		}
 		leased.Messages = round.Messages
 		leased.Buried = append(leased.Buried, round.Buried...)
+		leased.Refused = append(leased.Refused, round.Refused...)
 		// If all due messages had used up their attempts, there may be more.
 		if len(round.Messages) > 0 || len(round.Buried) == 0 {
 			break
@@ -106,7 +108,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 
 // lease takes at most p.Limit due messages: it holds the write lock, and a backlog must not prolong
 // that.
-func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error) {
+func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driver.Leased, err error) {
 	due, err := t.due(p)
 	if err != nil {
 		return driver.Leased{}, err
@@ -115,26 +117,37 @@ func (t *writeTx) lease(p *driver.LeaseParams) (leased driver.Leased, err error)
 	for i := range due {
 		m := &due[i]
 		buried := m.Attempt >= p.MaxAttempts || m.Token == math.MaxInt64
-		if m.Expired {
-			if err := t.recordLost(&m.Message, buried); err != nil {
+		if err := t.leaseOne(m, buried, until); err != nil {
+			if err = t.store.failed(ctx, "leasing a message", err); !errors.Is(err, driver.ErrBadRow) {
 				return driver.Leased{}, err
 			}
+			// Only this statement was undone.
+			leased.Refused = append(leased.Refused, driver.RefusedMessage{ID: m.ID, Err: err})
+			continue
 		}
 		if buried {
-			if _, err := t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number); err != nil {
-				return driver.Leased{}, err
-			}
 			m.Token, m.Headers, m.Body = 0, nil, nil
 			leased.Buried = append(leased.Buried, m.Message)
 			continue
 		}
-		m.Token, m.Attempt = m.Token+1, m.Attempt+1
-		if _, err := t.exec(takeLease, m.Token, m.Attempt, until, m.number); err != nil {
-			return driver.Leased{}, err
-		}
 		leased.Messages = append(leased.Messages, m.Message)
 	}
 	return leased, nil
+}
+
+// leaseOne leases or buries m.
+func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
+	lost := m.Message // as the lost lease had it
+	if buried {
+		_, err = t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number)
+	} else {
+		m.Token, m.Attempt = m.Token+1, m.Attempt+1
+		_, err = t.exec(takeLease, m.Token, m.Attempt, until, m.number)
+	}
+	if err == nil && m.Expired {
+		err = t.recordLost(&lost, buried)
+	}
+	return err
 }
 
 // recordLost records the attempt m.Attempt, whose lease ran out.
@@ -159,7 +172,11 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
 	if p.Untried {
 		query = selectUntriedDue
 	}
-	rows, err := t.query(query, p.Destination, t.now, p.Limit)
+	skip, err := json.Marshal(append([]string{}, p.Skip...))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.query(query, p.Destination, t.now, p.Limit, string(skip))
 	if err != nil {
 		return nil, err
 	}

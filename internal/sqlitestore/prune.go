@@ -290,7 +290,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	return total, nil
 }
 
-// undoable returns the time from which on a discard can be undone.
+// undoable returns the earliest time of a discard that can still be undone.
 func (t *writeTx) undoable() int64 { return t.now - driver.UndoTime.Microseconds() }
 
 // deleteEvent removes a finished event with all its rows.

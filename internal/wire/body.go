@@ -1,5 +1,5 @@
 // Package wire reads bodies within a memory limit, and converts headers, bodies and error texts to
-// the form in which the database stores them, and back.
+// the stored form and back.
 package wire
 
 import (

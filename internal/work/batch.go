@@ -102,7 +102,7 @@ func (b *batch[T]) add(ev *Event) {
 	b.events = append(b.events, ev)
 	b.objects = append(b.objects, nil)
 	src := b.o.Source(ev.Source)
-	if src == nil {
+	if src == nil || ev.Unreadable != nil {
 		return
 	}
 	object, ok := src.Stale.ObjectOf("", &stale.Event{ID: ev.EventID, Type: ev.Type, Header: ev.Header, Body: ev.Body})
@@ -222,6 +222,9 @@ func (b *batch[T]) versions() []driver.ObjectVersion {
 // call runs the handler of ev and waits until it has returned or used up its time. hung says that
 // it did not return.
 func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // both say how it ended
+	if ev.Unreadable != nil {
+		return fmt.Errorf("the handler did not run: the database cannot read the event: %w", ev.Unreadable), false
+	}
 	timeout := b.o.HandlerTimeout
 	ctx, cancel := context.WithTimeout(b.workCtx, timeout)
 	defer cancel()

@@ -305,6 +305,9 @@ func (w *Workers[T]) abandonUnless(ctx context.Context, run driver.Run[T], ended
 // newEvent makes a taken event ready for its handler. An event that cannot be read as it was
 // received is handed over as stored.
 func (w *Workers[T]) newEvent(taken *driver.TakenEvent) *Event {
+	if taken.Unreadable != nil {
+		return &Event{TakenEvent: *taken, Header: http.Header{}}
+	}
 	header, body, err := wire.Stored(taken.Headers, taken.Body)
 	if err != nil {
 		w.log.Error("a stored event cannot be read; its handler gets the stored bytes",

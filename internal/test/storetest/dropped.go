@@ -26,15 +26,19 @@ CREATE TRIGGER drop_%[1]s BEFORE INSERT ON {schema}.%[1]s
 	return postgres, sqlite
 }
 
-// RefuseRow returns SQL that creates a trigger on the table event. The trigger refuses the row of one
-// event, as a rule of the database's owner may. {schema} stands for the PostgreSQL schema.
-func RefuseRow(key driver.Key) (postgres, sqlite string) {
+// RefuseRow returns SQL that creates a trigger on the table event or message. The trigger refuses the new row of one event,
+// or changes of its messages, as a rule of the database's owner may. {schema} stands for the PostgreSQL schema.
+func RefuseRow(table string, key driver.Key) (postgres, sqlite string) {
+	column, when := "key", "INSERT"
+	if table == "message" {
+		column, when = "event_key", "UPDATE"
+	}
 	postgres = fmt.Sprintf(`
-CREATE FUNCTION {schema}.refuse_event() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
-CREATE TRIGGER refuse_event BEFORE INSERT ON {schema}.event
-	FOR EACH ROW WHEN (NEW.key = '\x%x'::bytea) EXECUTE FUNCTION {schema}.refuse_event();`, key)
-	sqlite = fmt.Sprintf(`CREATE TRIGGER refuse_event BEFORE INSERT ON hookonce_event WHEN NEW.key = x'%x'
-		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, key)
+CREATE FUNCTION {schema}.refuse_%[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON {schema}.%[1]s
+	FOR EACH ROW WHEN (NEW.%[3]s = '\x%[4]x'::bytea) EXECUTE FUNCTION {schema}.refuse_%[1]s();`, table, when, column, key)
+	sqlite = fmt.Sprintf(`CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON hookonce_%[1]s WHEN NEW.%[3]s = x'%[4]x'
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, table, when, column, key)
 	return postgres, sqlite
 }
 
@@ -51,7 +55,7 @@ CREATE TRIGGER refuse_done BEFORE UPDATE ON {schema}.event_state
 // others can be claimed without it.
 func claimRefused(f *fixture, routes ...string) {
 	refused, other := newQueued("refused", routes...), newQueued("other", routes...)
-	f.with.Refuse(f.T, f.s, refused.Key)
+	f.with.Refuse(f.T, f.s, "event", refused.Key)
 	for _, claims := range [][]driver.Claim{sorted(refused, other), {refused}} {
 		results, err := f.s.Claim(f.Context(), &driver.ClaimParams{Claims: claims, Now: t0})
 		if !errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrUnavailable) {

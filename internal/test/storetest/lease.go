@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +26,7 @@ func leaseCases() []testCase {
 		{"DatabaseClock", leaseDatabaseClock},
 		{"Release", leaseRelease},
 		{"ReleaseOfALostLease", leaseReleaseLost},
+		{"RefusedRow", leaseRefused},
 	}
 }
 
@@ -276,4 +278,36 @@ func leaseReleaseLost(f *fixture) {
 	f.release(now, driver.MessageLease{ID: held.ID, Token: held.Token})
 	f.sameEvent(before)
 	f.release(now)
+}
+
+// leaseRefused has a trigger that refuses to change one message. The others are leased and recorded, and that one is
+// named, so that the caller can step over it.
+func leaseRefused(f *fixture) {
+	p := &driver.LeaseParams{Destination: "to-billing", Limit: 10, For: leaseFor, MaxAttempts: maxAttempts, Now: t0.Add(time.Hour)}
+	var refused string
+	for i := range 7 {
+		c := newClaim("stripe", fmt.Sprint(i), "{}", "billing")
+		f.claimNew(t0.Add(time.Duration(i)*time.Second), c)
+		if i == 3 {
+			refused = c.Messages[0].ID
+			f.with.Refuse(f.T, f.s, "message", c.Key)
+		}
+	}
+	var ids, named []string
+	for range 10 {
+		leased := f.leaseAndBury(p)
+		for _, m := range leased.Messages {
+			ids = append(ids, m.EventID)
+			f.mustComplete(p.Now, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent, StatusCode: 200})
+		}
+		for _, m := range leased.Refused {
+			named, p.Skip = append(named, m.ID), append(p.Skip, m.ID)
+			if !errors.Is(m.Err, driver.ErrBadRow) {
+				f.Errorf("the row was refused with %v, want %v", m.Err, driver.ErrBadRow)
+			}
+		}
+	}
+	slices.Sort(ids)
+	same(f, "leased", []string{"0", "1", "2", "4", "5", "6"}, ids)
+	same(f, "refused", []string{refused}, named)
 }

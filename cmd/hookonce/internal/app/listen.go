@@ -31,7 +31,7 @@ type listener struct {
 	server *http.Server
 }
 
-// lean makes the connections of l cheap, for requests that nobody cancels by hanging up.
+// lean makes the connections of l cheap, for requests that no client cancels by hanging up.
 func (l *listener) lean() { l.Listener = leanListener{l.Listener} }
 
 // listen opens the public or the admin listener. setting is its name in errors.

@@ -1,0 +1,110 @@
+package driver
+
+import "time"
+
+// MaxLeaseRounds is the number of rounds in one call of Store.Lease. Each round looks at as many
+// messages as the limit.
+const MaxLeaseRounds = 10
+
+// LeaseParams are the parameters of Store.Lease.
+type LeaseParams struct {
+	Destination string
+	Limit       int
+	For         time.Duration // duration of the lease
+	MaxAttempts int           // at least 1
+	// Untried takes only messages without an attempt in their generation, the latest due first. The
+	// circuit probes with these when tried messages keep it open.
+	Untried bool
+	Skip    []string  // ids of messages to leave out
+	Now     time.Time // tests only; zero means the database's clock
+}
+
+// Leased is the result of Store.Lease.
+type Leased struct {
+	Messages []Message
+	// Buried are the messages that were made dead because they had no attempts left. They come
+	// without token, headers and body; Attempt is the number of the last attempt.
+	Buried []Message
+	// Refused are due messages whose rows the database refuses to change. They are neither leased nor buried.
+	Refused []RefusedMessage
+}
+
+// RefusedMessage is a message whose row the database refuses to change, as a trigger of its owner may.
+type RefusedMessage struct {
+	ID  string
+	Err error
+}
+
+// Message is a leased message.
+type Message struct {
+	ID          string
+	Key         Key
+	Token       int64 // fencing token of this lease
+	Attempt     int   // from 1
+	Expired     bool  // the previous lease expired; its holder may have sent the message
+	Generation  int   // 0 unless replayed or reopened
+	Source      string
+	EventID     string
+	Type        string
+	Route       string
+	Destination string
+	ReceivedAt  time.Time
+	Replayed    bool   // an operator replayed it, so it is sent even if stale
+	Headers     []byte // the event's, or the message's own
+	Body        []byte // the event's, or the message's own
+	// Unreadable is why the database cannot read the headers and the body, which are nil then. Otherwise it is nil.
+	Unreadable error
+}
+
+// MessageOutcome is the outcome of an attempt to send.
+type MessageOutcome int
+
+const (
+	// MessageSent: the destination accepted it.
+	MessageSent MessageOutcome = iota + 1
+	// MessageRetry: due again after Completion.RetryIn.
+	MessageRetry
+	// MessageDead: out of attempts, or failed for good.
+	MessageDead
+	// MessageStale: not sent, because a newer version was sent. The message is skipped with
+	// NoteStale, and the attempt is not counted.
+	MessageStale
+)
+
+// Completion is the outcome of one leased message.
+type Completion struct {
+	ID         string
+	Token      int64
+	Outcome    MessageOutcome
+	RetryIn    time.Duration // for MessageRetry
+	StatusCode int           // the destination's answer; 0 if there was none
+	Error      string        // valid UTF-8 without NUL; "" for MessageSent; the reason for MessageStale
+	Took       time.Duration // duration of the attempt
+	// Response is the beginning of the destination's answer to a failed attempt, at most MaxResponse
+	// bytes, without our secrets; nil if there was no answer. ResponseType is its content type, at
+	// most MaxResponseType bytes of valid UTF-8 without NUL. A message keeps the response of its
+	// first failed attempt and that of its last one.
+	Response     []byte
+	ResponseType string
+	// Applied is the object version that a MessageSent delivered, where a stale rule watches the
+	// object. It is stored if it is higher than the stored version.
+	Applied *ObjectVersion
+}
+
+// CompleteParams are the parameters of Store.Complete.
+type CompleteParams struct {
+	Completions []Completion
+	Now         time.Time // tests only; zero means the database's clock
+}
+
+// ReleaseParams are the parameters of Store.Release.
+type ReleaseParams struct {
+	Leases []MessageLease
+	Now    time.Time // tests only; zero means the database's clock
+}
+
+// MessageLease names a lease.
+type MessageLease struct {
+	ID    string
+	Token int64
+}

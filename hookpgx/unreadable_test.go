@@ -1,0 +1,132 @@
+package hookpgx_test
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
+)
+
+// TestUnreadableBodies has a server whose disk has lost the large bodies. Their events stop no others, and an operator can
+// put them away.
+func TestUnreadableBodies(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	w := private(t, server)
+	noise := make([]byte, 50_000)
+	if _, err := rand.Read(noise); err != nil {
+		t.Fatal(err)
+	}
+	large, err := json.Marshal(noise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost []driver.Claim
+	for _, id := range []string{"lost", "kept 1", "kept 2"} {
+		sent, worked := newClaim(id, "billing"), newQueued("work "+id)
+		if id == "lost" {
+			sent.Body, worked.Body = large, large
+			lost = []driver.Claim{sent, worked}
+		}
+		w.mustClaim(t, true, sent)
+		w.mustClaim(t, true, worked)
+	}
+	loseToast(t, w, server)
+	w = connect(t, server.DSN(), hookpgx.DefaultSchema, nil) // the connections have ended
+
+	var sent, unsent int
+	for range 3 {
+		leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 10, For: time.Minute, MaxAttempts: 9})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range leased.Messages {
+			c := driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent}
+			if m.EventID == "lost" && m.Unreadable != nil {
+				unsent++
+				c.Outcome, c.Error = driver.MessageDead, m.Unreadable.Error()
+			} else if m.Unreadable == nil && len(m.Body) > 0 {
+				sent++
+			}
+			if _, err := w.Complete(t.Context(), &driver.CompleteParams{Completions: []driver.Completion{c}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if sent != 2 || unsent != 1 {
+		t.Errorf("%d messages could be read and %d not, want 2 and 1", sent, unsent)
+	}
+
+	var done, failed int
+	for done+failed < 3 {
+		run, err := w.Take(t.Context(), &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 10, HandlerTimeout: time.Minute})
+		if err != nil || run == nil {
+			t.Fatalf("Take: run %v, error %v", run, err)
+		}
+		p := &driver.FinishParams{}
+		for _, ev := range run.Events() {
+			result := driver.WorkResult{Key: ev.Key, Outcome: driver.WorkSucceeded}
+			if ev.Unreadable != nil {
+				failed++
+				result.Outcome, result.Error = driver.WorkFailed, ev.Unreadable.Error()
+			} else {
+				done++
+			}
+			p.Results = append(p.Results, result)
+		}
+		if err := run.Finish(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done != 2 || failed != 1 {
+		t.Errorf("%d events could be read and %d not, want 2 and 1", done, failed)
+	}
+
+	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: lost[0].Key, MessageID: lost[0].Messages[0].ID}, {Key: lost[1].Key}}}
+	if discarded, err := w.Discard(t.Context(), letters); err != nil || slices.Contains(discarded, false) || len(discarded) != 2 {
+		t.Errorf("discarded: %v, error %v", discarded, err)
+	}
+	for _, c := range lost {
+		if _, err := w.Redact(t.Context(), &driver.RedactParams{Key: c.Key}); err != nil {
+			t.Errorf("redacting %q: %v", c.EventID, err)
+		}
+	}
+}
+
+// loseToast overwrites what the server holds apart of the bodies.
+func loseToast(t *testing.T, w *world, server *dbtest.Server) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folder, file string
+	err = errors.Join(
+		conn.QueryRow(t.Context(), "SELECT current_setting('data_directory'), pg_relation_filepath(reltoastrelid) FROM pg_class WHERE oid = '"+
+			w.schema+".event'::regclass").Scan(&folder, &file),
+		conn.Close(t.Context()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Shutdown(t)
+	path := filepath.Join(folder, file)
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.WriteFile(path, make([]byte, info.Size()), info.Mode())
+	}
+	if err != nil || info.Size() == 0 {
+		t.Fatalf("the bodies that the server holds apart: %v, error %v", info, err)
+	}
+	server.Restart(t)
+}
