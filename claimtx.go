@@ -166,7 +166,10 @@ func (d *Delivery) claimedBy(claimed []Claimed) bool {
 // reopenRouted reopens a dead event that had no handler when it was claimed: only its messages are
 // open again.
 func (in *Engine) reopenRouted(ctx context.Context, key driver.Key) (bool, error) {
-	reopened, err := in.store.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{key}})
+	reopened, held, err := in.store.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{key}, Wait: claims.MaxLockWait})
+	if len(held) > 0 {
+		err = driver.ErrLockTimeout
+	}
 	if len(reopened) > 0 {
 		in.wakeAll()
 	}

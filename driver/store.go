@@ -42,10 +42,12 @@ type Store interface {
 	ClaimConcurrency() int
 
 	// Reopen gives those keys whose events are dead a new generation and full attempts, and returns
-	// these keys. It skips events that are not dead, that are undecided, that have NoteTxEnded, or
-	// that another session has locked. For a routed event it reopens only the dead messages, under
-	// their old ids.
-	Reopen(ctx context.Context, p *ReopenParams) ([]Key, error)
+	// these keys. It skips events that are not dead, that are undecided or that have NoteTxEnded. For a
+	// routed event it reopens only the dead messages, under their old ids.
+	//
+	// held are the keys of events that it would reopen, but that another session has locked for
+	// ReopenParams.Wait or longer. Their deliveries must not be answered 2xx.
+	Reopen(ctx context.Context, p *ReopenParams) (reopened, held []Key, err error)
 
 	// CountDeliveries adds to the counts of duplicate deliveries, and stores the newest of them and
 	// the first other body. It ignores keys without an event.
@@ -352,7 +354,8 @@ func (r *ClaimResult) Settled() bool { return r.Claimed || r.Duplicate }
 // ReopenParams are the parameters of Store.Reopen.
 type ReopenParams struct {
 	Keys []Key
-	Now  time.Time // tests only; zero means the database's clock
+	Wait time.Duration // for events that other sessions have locked
+	Now  time.Time     // tests only; zero means the database's clock
 }
 
 // Quarantined is a verified request without a usable event.

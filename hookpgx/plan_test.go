@@ -77,7 +77,7 @@ func TestPlans(t *testing.T) {
 			return err
 		}},
 		{"reopen", func() error {
-			_, err := w.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{known.Key, dead.Key}})
+			_, _, err := w.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{known.Key, dead.Key}})
 			w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", dead.Key[:])
 			return err
 		}},

@@ -271,7 +271,7 @@ func TestOperatorsAgainstWork(t *testing.T) {
 		func(s *world, _ int) error { _, err := s.ReplayDead(t.Context(), letters); return err },
 		func(s *world, _ int) error { _, err := s.Discard(t.Context(), letters); return err },
 		func(s *world, _ int) error {
-			_, err := s.Reopen(t.Context(), &driver.ReopenParams{Keys: keys})
+			_, _, err := s.Reopen(t.Context(), &driver.ReopenParams{Keys: keys})
 			return err
 		},
 		func(s *world, _ int) error { return s.CountDeliveries(t.Context(), &counts) },

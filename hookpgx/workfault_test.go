@@ -223,7 +223,7 @@ func TestSeverOfAStatement(t *testing.T) {
 		w.wantSwept(t, 0)
 		if round%3 == 2 {
 			w.wantEvent(t, "evt_1", driver.StateDead, 3)
-			if _, err := w.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{newClaim("evt_1").Key}}); err != nil {
+			if _, _, err := w.Reopen(t.Context(), &driver.ReopenParams{Keys: []driver.Key{newClaim("evt_1").Key}}); err != nil {
 				t.Fatal(err)
 			}
 		}

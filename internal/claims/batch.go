@@ -165,37 +165,42 @@ func (b *batch) try(ctx context.Context, store Store, p *driver.ClaimParams) ([]
 	return results, err
 }
 
-// reopen gives dead events a new generation if their source asks for it.
-func (b *batch) reopen(ctx context.Context, store Store) {
+// reopen gives dead events a new generation if their source asks for it. It returns those that other sessions have locked for
+// wait.
+func (b *batch) reopen(ctx context.Context, store Store, entries []*entry, wait time.Duration) (held []*entry) {
 	dead := make(map[driver.Key]*entry)
 	var keys []driver.Key
-	for _, e := range b.entries {
+	for _, e := range entries {
 		if e.result.Err == nil && e.result.Dead && e.waiters[0].unit.reopen {
 			dead[e.claim.Key] = e
 			keys = append(keys, e.claim.Key)
 		}
 	}
 	if len(keys) == 0 {
-		return
+		return nil
 	}
-	reopened, err := store.Reopen(ctx, &driver.ReopenParams{Keys: keys})
+	reopened, locked, err := store.Reopen(ctx, &driver.ReopenParams{Keys: keys, Wait: wait})
 	if err != nil {
 		// The answer must not be 2xx: the sender would not ask for this event again.
 		for _, e := range dead {
 			e.result.Err = err
 		}
-		return
+		return nil
 	}
 	for _, key := range reopened {
 		dead[key].result.Reopened = true
 		b.anyReopened = true
 	}
+	for _, key := range locked {
+		held = append(held, dead[key])
+	}
+	return held
 }
 
 // settle hands each waiter its result: the first one gets the result of the database, the others
 // that of a copy.
-func (b *batch) settle(counts *counts) {
-	for _, e := range b.entries {
+func settle(entries []*entry, counts *counts) {
+	for _, e := range entries {
 		for i, w := range e.waiters {
 			result := e.result
 			claim := &w.unit.Claims[w.index]

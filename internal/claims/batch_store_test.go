@@ -353,8 +353,8 @@ func TestDeadEventsAreReopened(t *testing.T) {
 // reopenStore cannot reopen.
 type reopenStore struct{ driver.Store }
 
-func (reopenStore) Reopen(context.Context, *driver.ReopenParams) ([]driver.Key, error) {
-	return nil, driver.ErrUnavailable
+func (reopenStore) Reopen(context.Context, *driver.ReopenParams) (reopened, held []driver.Key, err error) {
+	return nil, nil, driver.ErrUnavailable
 }
 
 // A delivery of a dead event fails if the event cannot be reopened: a sender that hears of success

@@ -6,7 +6,7 @@ import (
 )
 
 // lead claims u in the calling goroutine if nothing waits and no flusher is at work. It reports whether
-// it did; then the results of u are final. A hand-over to a flusher and back would wake two goroutines,
+// it did; then the results of u are final, or follow soon. A hand-over to a flusher and back would wake two goroutines,
 // which costs a lone delivery as much as verifying it.
 //
 // The caller waits for the store, which ends the call at the deadline of u.
@@ -17,7 +17,7 @@ func (q *Queue) lead(ctx context.Context, u *Unit) bool {
 	}
 	defer q.endAlone(f, u)
 	q.flush(ctx, []*Unit{u})
-	return true
+	return true // Claim waits for a unit whose event is locked
 }
 
 // beginAlone takes u past the queue, or returns nil.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,7 +38,7 @@ var errEnded = errors.New("the claim's goroutine was ended by a callback, such a
 // Store is the part of driver.Store that claims need.
 type Store interface {
 	Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error)
-	Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error)
+	Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error)
 	CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error
 	ClaimConcurrency() int
 }
@@ -171,11 +172,10 @@ func (q *Queue) Waiting() int {
 // ends before: then the claim may still be made, unless the error is one of this package. Pass a context
 // with the deadline of the answer, not the request's: a client that hangs up must not end a claim.
 func (q *Queue) Claim(ctx context.Context, u *Unit) error {
-	if q.lead(ctx, u) {
-		return nil
-	}
-	if err := q.submit(u); err != nil {
-		return err
+	if !q.lead(ctx, u) {
+		if err := q.submit(u); err != nil {
+			return err
+		}
 	}
 	select {
 	case <-u.done:
@@ -336,6 +336,7 @@ func (q *Queue) adapt(b *batch) {
 func (q *Queue) flush(ctx context.Context, units []*Unit) {
 	b := newBatch(units, q.o.Observe)
 	b.mostlyKnown, b.allowUnsafe = q.storm.Load(), q.o.AllowUnsafe
+	var apart map[*Unit]bool // their results come later
 	defer func() {
 		err := errEnded
 		if v := recover(); v != nil {
@@ -344,7 +345,9 @@ func (q *Queue) flush(ctx context.Context, units []*Unit) {
 		}
 		b.endReservations()
 		for _, u := range units {
-			u.finish(err)
+			if !apart[u] {
+				u.finish(err)
+			}
 		}
 	}()
 	if q.o.Reserve != nil && !b.mostlyKnown {
@@ -359,11 +362,15 @@ func (q *Queue) flush(ctx context.Context, units []*Unit) {
 		q.adapt(b)
 	}
 	b.endReservations()
-	b.reopen(ctx, q.store)
-	b.settle(q.counts)
+	held := b.reopen(ctx, q.store, b.entries, 0)
+	settle(slices.DeleteFunc(slices.Clone(b.entries), func(e *entry) bool { return slices.Contains(held, e) }), q.counts)
 	q.storm.Store(b.mostlyDuplicates())
 	q.o.Claimed(b.claimed())
 	if b.anyReopened {
 		q.o.Reopened()
+	}
+	if len(held) > 0 {
+		apart = unitsOf(held)
+		q.background.Go(func() { q.reopenHeld(b.deadline, held, apart) })
 	}
 }

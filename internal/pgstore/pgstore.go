@@ -167,7 +167,7 @@ type statements struct {
 	insertRouted          Statement
 	unclaim               string
 	confirm               string
-	reopen                string
+	reopen, stillDead     string
 	count, quarantine     string
 	keepQuarantined       string
 	dropQuarantined       string
@@ -259,6 +259,7 @@ func newStatements(write func(string) string) statements {
 		unclaim:          write(unclaimSQL),
 		confirm:          write(confirmSQL),
 		reopen:           write(again(reopenSQL, stateAgainSQL, false)),
+		stillDead:        write(stillDeadSQL),
 		count:            write(countSQL),
 		quarantine:       write(quarantineSQL),
 		keepQuarantined:  write(keepQuarantinedSQL),

@@ -2,6 +2,8 @@ package pgstore
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -49,22 +51,71 @@ const reopenedSQL = `, told AS (
 	FROM next, setting
 )`
 
+// stillDeadSQL returns the keys of events that reopenSQL would reopen. It waits for no lock.
+const stillDeadSQL = `
+SELECT e.key
+FROM unnest($1::bytea[]) AS i (key)
+JOIN {schema}.event e ON e.key = i.key
+WHERE NOT e.outbox AND e.body IS NOT NULL AND CASE e.work
+	WHEN 1 THEN EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `)
+	WHEN 0 THEN EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
+		AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
+END`
+
+// reopenPoll is how long Reopen waits before it looks again at events that other sessions hold.
+const reopenPoll = 20 * time.Millisecond
+
 // Reopen implements [driver.Store].
-func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
-	if len(p.Keys) == 0 {
-		return nil, nil
-	}
-	var reopened []driver.Key
-	err := write(ctx, s.pools.Receive, "reopening dead events", func(r Rows) error {
-		var key []byte
-		if err := r.Scan(&key); err != nil {
-			return err
+func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
+	until := time.Now().Add(p.Wait)
+	for held = p.Keys; len(held) > 0; pause(ctx, reopenPoll) {
+		got, err := s.reopenOnce(ctx, held, p.Now)
+		if err != nil {
+			return nil, nil, err
 		}
-		reopened = append(reopened, driver.Key(key))
-		return nil
-	}, s.sql.reopen, keyArgs(p.Keys), clock(p.Now))
-	if err != nil {
-		return nil, err
+		reopened = append(reopened, got...)
+		if len(got) == len(held) {
+			return reopened, nil, nil
+		}
+		held = slices.DeleteFunc(slices.Clone(held), func(key driver.Key) bool { return slices.Contains(got, key) })
+		if held, err = s.stillDead(ctx, held); err != nil {
+			return nil, nil, err
+		}
+		if ctx.Err() != nil || !time.Now().Before(until) {
+			break
+		}
 	}
-	return reopened, nil
+	return reopened, held, nil
+}
+
+func (s *Store) reopenOnce(ctx context.Context, keys []driver.Key, now time.Time) (reopened []driver.Key, err error) {
+	err = write(ctx, s.pools.Receive, "reopening dead events", eachKey(&reopened), s.sql.reopen, keyArgs(keys), clock(now))
+	return reopened, err
+}
+
+func (s *Store) stillDead(ctx context.Context, keys []driver.Key) (dead []driver.Key, err error) {
+	err = read(ctx, s.pools.Receive, "looking for dead events", eachKey(&dead), s.sql.stillDead, keyArgs(keys))
+	return dead, err
+}
+
+// eachKey adds the key of each row to keys.
+func eachKey(keys *[]driver.Key) func(Rows) error {
+	return func(r Rows) error {
+		var key []byte
+		err := r.Scan(&key)
+		if err == nil {
+			*keys = append(*keys, driver.Key(key))
+		}
+		return err
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

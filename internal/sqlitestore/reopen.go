@@ -23,9 +23,8 @@ const (
 )
 
 // Reopen implements driver.Store. It skips no event, because it holds the only lock.
-func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Key, error) {
-	var reopened []driver.Key
-	err := s.writeEachApart(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
+func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
+	err = s.writeEachApart(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
 		changed, err := t.reopen(p.Keys[i])
 		if changed {
 			reopened = append(reopened, p.Keys[i])
@@ -33,9 +32,9 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) ([]driver.Ke
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return reopened, nil
+	return reopened, nil, nil
 }
 
 // reopen makes one dead event due again, and reports whether it was dead.

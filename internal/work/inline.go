@@ -178,6 +178,9 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 	return result
 }
 
+// reopenWait is how long the delivery of a dead event waits for another session that has locked the event.
+const reopenWait = time.Second
+
 // inlineDuplicate is the outcome of a duplicate. A dead event that had no handler when it was
 // claimed is reopened here: only its messages are open again.
 func (w *Workers[T]) inlineDuplicate(ctx context.Context, src *Source, c *driver.Claim, claimed driver.ClaimResult) InlineResult {
@@ -185,7 +188,10 @@ func (w *Workers[T]) inlineDuplicate(ctx context.Context, src *Source, c *driver
 	if !result.Dead || !src.Reopen {
 		return result
 	}
-	reopened, err := w.db.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{c.Key}})
+	reopened, held, err := w.db.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{c.Key}, Wait: reopenWait})
+	if len(held) > 0 {
+		err = driver.ErrLockTimeout
+	}
 	if len(reopened) > 0 {
 		w.o.Reopened()
 	}

@@ -225,7 +225,7 @@ func raceReopen(p *pair) {
 	}
 	var got [callers][]driver.Key
 	p.atOnce(callers, func(s driver.Store, i int) (err error) {
-		got[i], err = s.Reopen(p.Context(), &driver.ReopenParams{Keys: keys, Now: t0})
+		got[i], _, err = s.Reopen(p.Context(), &driver.ReopenParams{Keys: keys, Now: t0})
 		return err
 	})
 	winners := map[driver.Key]int{}

@@ -108,7 +108,7 @@ func durableClaims[T any](w *bench[T], more Durable[T]) []durableStep {
 			return err
 		}},
 		{"Reopen", func(ctx context.Context) error {
-			keys, err := w.d.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{driver.EventKey("stripe", "failing")}})
+			keys, _, err := w.d.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{driver.EventKey("stripe", "failing")}})
 			if err == nil && len(keys) != 1 {
 				err = fmt.Errorf("reopened %d events", len(keys))
 			}

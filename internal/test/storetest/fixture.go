@@ -123,7 +123,7 @@ func (f *fixture) claimNew(at time.Time, claims ...driver.Claim) {
 
 func (f *fixture) reopen(at time.Time, keys ...driver.Key) []driver.Key {
 	f.Helper()
-	got, err := f.s.Reopen(f.Context(), &driver.ReopenParams{Keys: keys, Now: at})
+	got, _, err := f.s.Reopen(f.Context(), &driver.ReopenParams{Keys: keys, Now: at})
 	if err != nil {
 		f.Fatalf("Reopen: %v", err)
 	}

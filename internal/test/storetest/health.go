@@ -111,7 +111,7 @@ func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later tim
 			return err
 		},
 		"Reopen": func(ctx context.Context) error {
-			_, err := s.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{dead}, Now: later})
+			_, _, err := s.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{dead}, Now: later})
 			return err
 		},
 		"CountDeliveries": func(ctx context.Context) error {

@@ -195,7 +195,7 @@ func (w *crowd) reopen1(s driver.Store, r *rand.Rand) error {
 	for range crowdEvents {
 		keys = append(keys, w.one(r).Key)
 	}
-	got, err := s.Reopen(w.Context(), &driver.ReopenParams{Keys: keys, Now: w.now})
+	got, _, err := s.Reopen(w.Context(), &driver.ReopenParams{Keys: keys, Now: w.now})
 	w.note("reopened", len(got))
 	return err
 }

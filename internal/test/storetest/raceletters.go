@@ -41,7 +41,7 @@ func raceDeadLetter(p *pair) {
 				return err
 			},
 			func(s driver.Store) error {
-				got, err := s.Reopen(p.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}, Now: t0})
+				got, _, err := s.Reopen(p.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}, Now: t0})
 				win("reopened ", err == nil && len(got) == 1)
 				return err
 			},

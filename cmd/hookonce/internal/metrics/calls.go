@@ -82,7 +82,7 @@ func (s *store) ProbeClaim(ctx context.Context) (err error) {
 	return s.Store.ProbeClaim(ctx)
 }
 
-func (s *store) Reopen(ctx context.Context, p *driver.ReopenParams) (result []driver.Key, err error) {
+func (s *store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
 	defer s.observe("reopen", time.Now(), &err)
 	return s.Store.Reopen(ctx, p)
 }
