@@ -1613,15 +1613,17 @@ CREATE TYPE {schema}.taken_event AS (
 	body            bytea
 );
 
--- take locks up to n due events of a source and marks them done, in the transaction of the caller.
+-- take_due is take without its checks. types are patterns of LIKE, or null. event_key is that of the one event to take, or null.
 --
 -- Its plan is kept, because making it takes longer than running it. The plan must use the indexes on due
 -- events, whatever the tables held when it was made: a sort would read all due events. Hence the
 -- planner's settings, the lock and the update by ctid, and the LIMIT for the look-up of an event.
 -- ctid also makes the locked row the row that is changed; a row that was changed in between may be
 -- left for the next call.
-CREATE FUNCTION {schema}.take(source text, n integer DEFAULT 1) RETURNS SETOF {schema}.taken_event
-LANGUAGE plpgsql SECURITY DEFINER ROWS 10
+CREATE FUNCTION {schema}.take_due(
+	source text, n integer, types text[], moment timestamptz, event_key bytea
+) RETURNS SETOF {schema}.taken_event
+LANGUAGE plpgsql ROWS 10
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -1632,28 +1634,9 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-	moment timestamptz := clock_timestamp(); -- the transaction may have begun long ago
-	seen   boolean; -- somebody looks at the live feed
-	stack  text;
-	mark   tid;
+	-- Somebody looks at the live feed.
+	seen boolean := EXISTS (SELECT FROM {schema}.feed_watch w WHERE w.only_one AND w.until > moment AND w.until <= moment + interval '10 minutes');
 BEGIN
-	IF take.source IS NULL THEN
-		RAISE EXCEPTION 'take needs the name of a source' USING ERRCODE = 'null_value_not_allowed';
-	END IF;
-	IF take.n IS NULL OR take.n NOT BETWEEN 1 AND 1000 THEN
-		RAISE EXCEPTION 'take was asked for % events: ask for 1 to 1000', coalesce(take.n::text, 'NULL')
-			USING ERRCODE = 'invalid_parameter_value';
-	END IF;
-	PERFORM {schema}.durably();
-	-- If another function or a DO block calls, the work may be in the same statement.
-	GET DIAGNOSTICS stack = PG_CONTEXT;
-	IF strpos(stack, E'\n') = 0 THEN
-		SET CONSTRAINTS {schema}.refuse_autocommit DEFERRED;
-		INSERT INTO {schema}.take_call (called_at) VALUES (statement_timestamp()) RETURNING ctid INTO mark;
-		DELETE FROM {schema}.take_call c WHERE c.ctid = mark;
-	END IF;
-	seen := EXISTS (SELECT FROM {schema}.feed_watch w WHERE w.only_one AND w.until > moment AND w.until <= moment + interval '10 minutes');
-
 	-- Merges two indexes in the order of due_at, and locks their rows one by one until there are
 	-- enough. No other row is locked, except one that was changed at the same moment. The keys of
 	-- runs go through an array, so that the planner expects few of them: it would judge by the size
@@ -1664,12 +1647,12 @@ BEGIN
 		FROM (
 			SELECT * FROM (
 				(
-					SELECT f.ctid, f.key, f.due_at FROM {schema}.event_state f
-					WHERE f.source = take.source AND f.state = 0 AND f.attempts = 0 AND f.crashes = 0 AND f.due_at <= moment
+					SELECT f.ctid, f.key, f.type, f.due_at FROM {schema}.event_state f
+					WHERE f.source = take_due.source AND f.state = 0 AND f.attempts = 0 AND f.crashes = 0 AND f.due_at <= moment
 					ORDER BY f.due_at
 				) UNION ALL (
-					SELECT t.ctid, t.key, t.due_at FROM {schema}.event_state t
-					WHERE t.source = take.source AND t.state = 0 AND (t.attempts > 0 OR t.crashes > 0) AND t.due_at <= moment
+					SELECT t.ctid, t.key, t.type, t.due_at FROM {schema}.event_state t
+					WHERE t.source = take_due.source AND t.state = 0 AND (t.attempts > 0 OR t.crashes > 0) AND t.due_at <= moment
 					ORDER BY t.due_at
 				)
 			) u
@@ -1681,7 +1664,8 @@ BEGIN
 			FOR UPDATE SKIP LOCKED
 		) s
 		WHERE c.key NOT IN (SELECT unnest(ARRAY(SELECT unnest(r.keys) FROM {schema}.run r)))
-		LIMIT take.n
+			AND (take_due.types IS NULL OR c.type LIKE ANY (take_due.types)) AND (take_due.event_key IS NULL OR c.key = take_due.event_key)
+		LIMIT take_due.n
 	), taken AS (
 		UPDATE {schema}.event_state s
 		SET state = 2, attempts = least(s.attempts, 2147483646) + 1, processed_at = now(), failed_at = NULL, last_error = NULL, note = ''
@@ -1704,8 +1688,88 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION {schema}.take(text, integer) IS
-	'Locks up to n due events of a source, the earliest due first, and marks them done in this transaction: do the work in it, then COMMIT. ROLLBACK gives them back. After a failure: ROLLBACK, then call fail.';
+COMMENT ON FUNCTION {schema}.take_due(text, integer, text[], timestamptz, bytea) IS
+	'For take: locks due events and marks them done.';
+
+-- take locks up to n due events of a source and marks them done, in the transaction of the caller. If the
+-- database refuses the change of one of them, it takes them one by one and leaves that one out.
+CREATE FUNCTION {schema}.take(source text, n integer DEFAULT 1, types text[] DEFAULT NULL) RETURNS SETOF {schema}.taken_event
+LANGUAGE plpgsql SECURITY DEFINER ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	moment   timestamptz := clock_timestamp(); -- the transaction may have begun long ago
+	patterns text[];
+	stack    text;
+	mark     tid;
+	due      record;
+	n_taken  integer := 0;
+	refused  integer := 0;
+BEGIN
+	IF take.source IS NULL THEN
+		RAISE EXCEPTION 'take needs the name of a source' USING ERRCODE = 'null_value_not_allowed';
+	END IF;
+	IF take.n IS NULL OR take.n NOT BETWEEN 1 AND 1000 THEN
+		RAISE EXCEPTION 'take was asked for % events: ask for 1 to 1000', coalesce(take.n::text, 'NULL')
+			USING ERRCODE = 'invalid_parameter_value';
+	END IF;
+	-- Rows that the statement drops, or a cursor never fetches, would be done without any work on them.
+	IF current_query() ~* '^\s*(fetch|move|declare)\M'
+		OR current_query() ~* '\mtake\s*\([^()]*\)(\s+as)?(\s+\w+)??(\s+order\s+by\s[^()]*?)?\s+(where|limit|offset|fetch)\M'
+		OR current_query() ~* '\mexists\s*\(\s*select\M[^()]*\mtake\s*\(' THEN
+		RAISE EXCEPTION 'take was called by a cursor, or by a statement that may drop rows: events that are dropped would be done without any work on them'
+			USING ERRCODE = 'feature_not_supported',
+				HINT = 'Use its arguments n and types instead of LIMIT and WHERE, and read all rows. Nothing was taken.';
+	END IF;
+	PERFORM {schema}.durably();
+	-- If another function or a DO block calls, the work may be in the same statement.
+	GET DIAGNOSTICS stack = PG_CONTEXT;
+	IF strpos(stack, E'\n') = 0 THEN
+		SET CONSTRAINTS {schema}.refuse_autocommit DEFERRED;
+		INSERT INTO {schema}.take_call (called_at) VALUES (statement_timestamp()) RETURNING ctid INTO mark;
+		DELETE FROM {schema}.take_call c WHERE c.ctid = mark;
+	END IF;
+	IF take.types IS NOT NULL THEN
+		patterns := ARRAY(
+			SELECT replace(replace(replace(replace(t, '\', '\\'), '%', '\%'), '_', '\_'), '*', '%') FROM unnest(take.types) AS t
+		);
+	END IF;
+
+	BEGIN
+		RETURN QUERY SELECT * FROM {schema}.take_due(take.source, take.n, patterns, moment, NULL);
+		RETURN;
+	EXCEPTION
+		WHEN raise_exception OR integrity_constraint_violation OR data_exception OR program_limit_exceeded THEN
+			NULL; -- one of the rows is at fault
+	END;
+	FOR due IN
+		SELECT s.key FROM {schema}.event_state s
+		WHERE s.source = take.source AND s.state = 0 AND s.due_at <= moment AND (patterns IS NULL OR s.type LIKE ANY (patterns))
+		ORDER BY s.due_at
+		LIMIT 10 * take.n
+	LOOP
+		BEGIN
+			RETURN QUERY SELECT * FROM {schema}.take_due(take.source, 1, patterns, moment, due.key);
+			IF FOUND THEN
+				n_taken := n_taken + 1;
+			END IF;
+		EXCEPTION
+			WHEN raise_exception OR integrity_constraint_violation OR data_exception OR program_limit_exceeded THEN
+				refused := refused + 1;
+				RAISE WARNING 'event "%" of source "%" was not taken: %',
+					(SELECT e.event_id FROM {schema}.event e WHERE e.key = due.key), take.source, SQLERRM;
+		END;
+		EXIT WHEN n_taken = take.n;
+	END LOOP;
+	IF n_taken = 0 AND refused > 0 THEN
+		RAISE EXCEPTION 'the database refuses to change % due events of source "%"', refused, take.source
+			USING HINT = 'The warnings name them. Look for a trigger or a constraint on event_state: hookonce doctor. Nothing was taken.';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.take(text, integer, text[]) IS
+	'Locks up to n due events of a source, the earliest due first, and marks them done in this transaction: do the work in it, then COMMIT. types are exact or patterns with *; null: all. ROLLBACK gives the events back. After a failure: ROLLBACK, then call fail.';
 
 -- fail counts a failed attempt, after the ROLLBACK of the transaction that took the event.
 CREATE FUNCTION {schema}.fail(
@@ -1715,6 +1779,7 @@ CREATE FUNCTION {schema}.fail(
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1s'
 AS $$
 DECLARE
 	moment  timestamptz := clock_timestamp();
@@ -1742,12 +1807,14 @@ BEGIN
 			USING ERRCODE = 'no_data_found', HINT = 'Give the source and the event_id that take returned.';
 	END IF;
 
-	SELECT e.* INTO s FROM {schema}.event_state e WHERE e.key = failed FOR UPDATE SKIP LOCKED;
-	IF NOT FOUND AND EXISTS (SELECT FROM {schema}.event_state e WHERE e.key = failed) THEN
+	-- Another consumer may have taken the event since the ROLLBACK.
+	BEGIN
+		SELECT e.* INTO s FROM {schema}.event_state e WHERE e.key = failed FOR UPDATE;
+	EXCEPTION WHEN lock_not_available THEN
 		RAISE EXCEPTION 'event "%" of source "%" is held by another transaction', fail.event_id, fail.source
 			USING ERRCODE = 'lock_not_available', HINT = 'If your transaction took it, send ROLLBACK there first.'
 				' Otherwise another consumer has taken it since, and records its outcome.';
-	END IF;
+	END;
 	IF s.state = 2 AND s.processed_at = now() THEN -- as take writes it
 		RAISE EXCEPTION 'event "%" of source "%" was taken by this transaction, which would commit it as done', fail.event_id, fail.source
 			USING ERRCODE = 'active_sql_transaction', HINT = 'Send ROLLBACK, then call fail.';
@@ -1855,7 +1922,7 @@ $$;
 COMMENT ON FUNCTION {schema}.enqueue(text, bytea, text, jsonb, text, text, text) IS
 	'Writes a message to a destination in this transaction: it is sent if and only if the transaction commits. Returns its id. An id that was enqueued before writes nothing.';
 
-REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer),
+REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer, text[]),
 	{schema}.fail(text, text, text, integer, interval, interval, boolean),
 	{schema}.enqueue(text, bytea, text, jsonb, text, text, text) FROM PUBLIC;
 

@@ -200,7 +200,7 @@ func TestFailTouchesOnlyPending(t *testing.T) {
 	}
 }
 
-// fail never waits for a session that has the event, and never lets a failed transaction commit.
+// fail does not wait for long for a session that has the event, and never lets a failed transaction commit.
 func TestFailWhileTaken(t *testing.T) {
 	t.Parallel()
 	w := open(t)

@@ -137,7 +137,8 @@ func (w *world) wantState(t testing.TB, id string, want state) {
 // session is a connection of its own, in or out of a transaction.
 type session struct {
 	*pgx.Conn
-	w *world
+	w        *world
+	warnings []string
 }
 
 func (w *world) connect(t testing.TB) *session {
@@ -148,12 +149,15 @@ func (w *world) connect(t testing.TB) *session {
 	}
 	// Nothing here should wait; a wait for a lock fails the test instead of hanging it.
 	config.RuntimeParams["lock_timeout"] = "20s"
+	s := &session{w: w}
+	config.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { s.warnings = append(s.warnings, n.Message) }
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) }) // the connection may be broken
-	return &session{conn, w}
+	s.Conn = conn
+	return s
 }
 
 func (s *session) run(t testing.TB, sql string, args ...any) {
