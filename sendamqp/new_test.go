@@ -23,7 +23,7 @@ func TestNew(t *testing.T) {
 		"amqp://h:canary?queue=a":                    "not a URL",
 		"amqp://u:can/ary@h?queue=a":                 "percent-encode",
 		"amqp://h?queue=a#canary":                    "fragment",
-		"amqps://u:canary@h?queue=a&ca=/missing":     "file of the URL's ca: open /missing",
+		"amqps://u:canary@h?queue=a&ca=/missing":     "file of the URL's ca, /missing, cannot be read: no such file",
 		"amqps://u:canary@h?queue=a&ca=new_test.go":  "no certificate in PEM form",
 		"http://h?queue=canary":                      "must begin with amqp:// or amqps://",
 		"amqp://h?queue=" + strings.Repeat("q", 256): "longer than 255",

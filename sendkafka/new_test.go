@@ -22,7 +22,7 @@ func TestNew(t *testing.T) {
 		"kafka://h/a?max_message_bytes=canary":     "must be a number from 512 to",
 		"kafka://h/a?max_message_bytes=1000000000": "must be a number from 512 to",
 		"kafka://h/a?ca=canary":                    "kafkas://",
-		"kafkas://u:canary@h/a?ca=/missing":        "file of the URL's ca: open /missing",
+		"kafkas://u:canary@h/a?ca=/missing":        "file of the URL's ca, /missing, cannot be read: no such file",
 		"kafka://h,/a":                             "neither a name nor an address",
 		"http://h/canary":                          "must begin with kafka:// or kafkas://",
 	} {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -43,7 +44,7 @@ type connection struct {
 	closed atomic.Bool // for good, as after refused credentials; nc.IsClosed waits for writes
 
 	mu      sync.Mutex
-	refusal error // what the server told since the last success: why a publish gets no answer
+	refusal error // the last refusal since a success: the reason why a publish gets no answer
 }
 
 // creds is the parameter that names a file with credentials.
@@ -61,7 +62,7 @@ var form = broker.Form{
 
 // New returns a Sender for nats://[USER:PASSWORD@|TOKEN@]HOST[:PORT][,HOST[:PORT]...]/SUBJECT[?creds=FILE&ca=FILE].
 // creds names a file with the credentials of a NATS user, and ca one with the authorities that sign the servers'
-// certificates, in PEM form. New checks that it can read both, and each connect reads them again. tls:// instead of
+// certificates, in PEM form. New checks both, and each connect reads them again. tls:// instead of
 // nats:// insists on TLS. New does not connect. The error quotes nothing of raw but the name of such a file.
 func New(raw string, options Options) (*Sender, error) {
 	u, err := form.Parse(raw)
@@ -75,6 +76,11 @@ func New(raw string, options Options) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{url: u, options: options, ping: pingInterval}
+	if u.Get(creds) != "" {
+		if _, err := s.credentials(); err != nil {
+			return nil, err
+		}
+	}
 	s.link = broker.Link[*connection]{
 		Dial:  s.dial,
 		Ended: func(c *connection) bool { return c.closed.Load() },
@@ -149,8 +155,8 @@ func (s *Sender) dial() (*connection, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.setRefusal(err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { c.setRefusal(nil) }),
 	}
-	if file := s.url.Get(creds); file != "" {
-		options = append(options, nats.UserCredentials(file))
+	if s.url.Get(creds) != "" {
+		options = append(options, nats.UserJWT(s.token, s.sign))
 	}
 	if s.url.User != nil {
 		// Not in the URLs of the servers: errors quote those.
@@ -177,6 +183,46 @@ func (s *Sender) dial() (*connection, error) {
 	}
 	c.js, err = jetstream.New(c.nc)
 	return c, err
+}
+
+// credentials reads the file of creds. Without a look at it, the server would get any other file as the token.
+func (s *Sender) credentials() (*nats.Options, error) {
+	data, err := s.url.ReadFile(creds)
+	if err != nil {
+		return nil, err
+	}
+	read := new(nats.Options)
+	err = nats.UserCredentialBytes(data)(read)
+	if err == nil {
+		_, err = read.SignatureCB(nil)
+	}
+	if err == nil {
+		if token, _ := read.UserJWT(); strings.Count(token, ".") != 2 || strings.ContainsFunc(token, unicode.IsSpace) {
+			err = errors.New("it holds no token")
+		}
+	}
+	if err != nil { // of nkeys: it quotes nothing
+		return nil, fmt.Errorf("the file of the URL's creds holds no credentials of a NATS user, as nsc writes them: %w", err)
+	}
+	return read, nil
+}
+
+// token returns the token of the file of creds, for each connect.
+func (s *Sender) token() (string, error) {
+	read, err := s.credentials()
+	if err != nil {
+		return "", err
+	}
+	return read.UserJWT()
+}
+
+// sign signs the nonce of a server with the key in the file of creds.
+func (s *Sender) sign(nonce []byte) ([]byte, error) {
+	read, err := s.credentials()
+	if err != nil {
+		return nil, err
+	}
+	return read.SignatureCB(nonce)
 }
 
 func (c *connection) refused() error {

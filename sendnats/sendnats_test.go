@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -288,8 +289,8 @@ func TestNew(t *testing.T) {
 		"http://h/a":                     "nats://",
 		"nats://h/a?x=canary":            "creds",
 		"nats://h:canary/a":              "not a URL",
-		"nats://h/a?creds=/missing":      "file of the URL's creds: open /missing",
-		"tls://u:canary@h/a?ca=/missing": "file of the URL's ca: open /missing",
+		"nats://h/a?creds=/missing":      "file of the URL's creds, /missing, cannot be read: no such file",
+		"tls://u:canary@h/a?ca=/missing": "file of the URL's ca, /missing, cannot be read: no such file",
 		"nats://s3cr/canary=@h/a":        "percent-encode",
 	} {
 		if _, err := sendnats.New(url, sendnats.Options{AllowPrivate: true}); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
@@ -297,9 +298,11 @@ func TestNew(t *testing.T) {
 		}
 	}
 	cert, _ := brokertest.Certificate(t)
-	rest := "@h:4222/a.b?ca=" + cert + "&creds=" + cert // New does not read credentials, only whether it can
+	creds := filepath.Join(t.TempDir(), "user.creds")
+	newAuthority(t).writeCreds(creds, time.Time{})
+	rest := "@h:4222/a.b?ca=" + cert + "&creds=" + creds
 	s := newSender(t, "nats://u:canary"+rest)
-	if got := fmt.Sprintf("%s %v %+v %#v", s.Address(), s, s, s); strings.Contains(got, "canary") || strings.Contains(got, cert) {
+	if got := fmt.Sprintf("%s %v %+v %#v", s.Address(), s, s, s); strings.Contains(got, "canary") || strings.Contains(got, cert) || strings.Contains(got, creds) {
 		t.Errorf("printed %s", got)
 	}
 	if !s.Equal(newSender(t, "nats://u:canary"+rest)) || s.Equal(newSender(t, "nats://u:other"+rest)) {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/dial"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 // ConnectTimeout bounds dialling one host, and the handshakes after it.
@@ -89,14 +89,26 @@ func (f *Form) Parse(raw string) (*URL, error) {
 // when messages wait. The error quotes the name of the file.
 func (u *URL) CheckFiles() error {
 	for _, name := range u.files {
-		if file := u.query[name]; file != "" {
-			if _, err := os.ReadFile(file); err != nil {
-				return fmt.Errorf("reading the file of the URL's %s: %w", name, err)
+		if u.query[name] != "" {
+			if _, err := u.ReadFile(name); err != nil {
+				return err
 			}
 		}
 	}
 	_, err := u.TLS()
 	return err
+}
+
+// maxFile bounds the size of a file that a URL names, in bytes.
+const maxFile = 1 << 20
+
+// ReadFile reads the file that the parameter name of u names.
+func (u *URL) ReadFile(name string) ([]byte, error) {
+	file, err := settingfile.Read(u.query[name], maxFile)
+	if err != nil {
+		return nil, fmt.Errorf("the file of the URL's %s, %s, cannot be read: %w", name, u.query[name], err)
+	}
+	return file.Data, nil
 }
 
 // hostPort returns HOST[:PORT] with a port.
@@ -163,10 +175,10 @@ func (u *URL) Equal(other *URL) bool { return reflect.DeepEqual(u, other) }
 // TLS returns the configuration for TLS with the broker. Each call reads the file of authorities, so a renewed file counts.
 func (u *URL) TLS() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if name := u.query[CA]; name != "" {
-		pem, err := os.ReadFile(name)
+	if u.query[CA] != "" {
+		pem, err := u.ReadFile(CA)
 		if err != nil {
-			return nil, fmt.Errorf("reading the file of the URL's ca: %w", err)
+			return nil, err
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {

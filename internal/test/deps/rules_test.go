@@ -56,7 +56,7 @@ var rules = map[string]rule{
 		modules: []string{"github.com/twmb/franz-go"},
 		why:     "the one package that links the client of Kafka",
 	},
-	"internal/broker": {within: []string{"internal/dial", "internal/send"}, why: "the common part of the Senders for brokers, without any of their clients"},
+	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
 	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
@@ -96,10 +96,11 @@ var rules = map[string]rule{
 		within: []string{"driver", "internal/guard", "internal/stale", "internal/wire"},
 		why:    "an engine: it knows the store's contract, and neither the root nor another engine",
 	},
-	"internal/dial":     {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
-	"internal/send":     {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
-	"internal/keyfetch": {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
-	"internal/spelling": {why: "it compares two texts"},
+	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
+	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
+	"internal/spelling":    {why: "it compares two texts"},
+	"internal/settingfile": {why: "it reads files, for all that have settings"},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},
 		why:    "users' tests link it; it makes requests of providers and knows no receiver",
@@ -111,13 +112,14 @@ var rules = map[string]rule{
 	},
 	"cmd/hookonce/internal/config": {
 		within: []string{
-			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/spelling",
+			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile", "internal/spelling",
 			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
 	},
 	"cmd/hookonce/internal/certs": {
+		within:  []string{"internal/settingfile"},
 		modules: []string{"golang.org/x/crypto/acme"},
 		why:     "it keeps certificates, and knows neither settings nor the engine",
 	},
@@ -127,7 +129,7 @@ var rules = map[string]rule{
 		why:     "Prometheus stays out of the library",
 	},
 	"cmd/hookonce/internal/traces": {
-		within:  []string{"."},
+		within:  []string{".", "internal/settingfile"},
 		modules: []string{"go.opentelemetry.io/otel", "github.com/go-logr/logr"},
 		why:     "OpenTelemetry stays out of the library",
 	},
@@ -136,7 +138,7 @@ var rules = map[string]rule{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
 			"cmd/hookonce/internal/certs", "cmd/hookonce/internal/config", "cmd/hookonce/internal/metrics",
 			"cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
-			"internal/limit",
+			"internal/limit", "internal/settingfile",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",

@@ -77,8 +77,8 @@ func (c *leanConn) SetDeadline(t time.Time) error {
 }
 
 // Read skips the first of successive calls for a single byte: it reads nothing, which an io.Reader may
-// do. With such a call net/http waits for the client to hang up while the request is answered. Nobody
-// here wants to know: the claim must be made anyway. All other reads of net/http have larger buffers,
+// do. With such a call net/http waits for the client to hang up while the request is answered. The claim
+// must be made anyway. All other reads of net/http have larger buffers,
 // or call again.
 func (c *leanConn) Read(p []byte) (int, error) {
 	if len(p) == 1 && !c.skipped {

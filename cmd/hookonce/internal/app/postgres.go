@@ -1,15 +1,23 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 // CheckPostgres refuses a PostgreSQL URL that the driver cannot parse. It does not connect. The
@@ -19,8 +27,37 @@ func CheckPostgres(url string) error {
 	return err
 }
 
-func parsePostgres(url string) (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+// postgresFiles are the parameters of a URL that name a file, with the variables for them.
+var postgresFiles = map[string]string{
+	"sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY", "passfile": "PGPASSFILE", "servicefile": "PGSERVICEFILE",
+}
+
+// maxPostgresFile bounds the size of such a file, in bytes.
+const maxPostgresFile = 1 << 20
+
+// checkPostgresFiles refuses files that the driver would wait for, or read without an end. It leaves missing ones, and
+// those that this user may not read, to the driver, which can do without some.
+func checkPostgresFiles(database string) error {
+	_, raw, _ := strings.Cut(database, "?")
+	query, _ := url.ParseQuery(raw)
+	for _, name := range slices.Sorted(maps.Keys(postgresFiles)) {
+		path := cmp.Or(query.Get(name), os.Getenv(postgresFiles[name]))
+		if path == "" {
+			continue
+		}
+		_, err := settingfile.Read(path, maxPostgresFile)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return &Error{fmt.Errorf("the file of %s cannot be read: %w", name, err), "correct the path in the setting database, or in " + postgresFiles[name]}
+		}
+	}
+	return nil
+}
+
+func parsePostgres(database string) (*pgxpool.Config, error) {
+	if err := checkPostgresFiles(database); err != nil {
+		return nil, err
+	}
+	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
 		// The driver's error may quote a part of the password if that part cannot be parsed.
 		return nil, &Error{

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -15,5 +16,18 @@ func TestADatabaseURLIsNeverQuoted(t *testing.T) {
 		if strings.Contains(err.Error(), "hunt") {
 			t.Errorf("error %q", err)
 		}
+	}
+}
+
+// The driver would wait for a pipe, and read a device without an end. It tells of a missing file itself.
+func TestOddFilesOfPostgresAreRefused(t *testing.T) {
+	for _, parameter := range []string{"sslrootcert", "sslkey", "passfile", "servicefile"} {
+		wantHint(t, CheckPostgres("postgres://u@h/d?"+parameter+"="+os.DevNull), "the file of "+parameter+" cannot be read: it is not a regular file", "the setting database")
+	}
+	t.Setenv("PGPASSFILE", os.DevNull)
+	wantHint(t, CheckPostgres("postgres://u@h/d"), "the file of passfile cannot be read", "PGPASSFILE")
+	t.Setenv("PGPASSFILE", "/missing")
+	if err := CheckPostgres("postgres://u@h/d?sslmode=disable"); err != nil {
+		t.Errorf("a missing file: %v", err)
 	}
 }

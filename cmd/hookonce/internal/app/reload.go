@@ -7,14 +7,25 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
-// reload reads the settings again and applies their sources, destinations and routes. If they are
-// wrong, the old ones stay in force. It also has the certificates looked at: tools that renew them often
-// ask for a reload.
-func (g *gateway) reload() {
+// reading is the result of reading the settings again.
+type reading struct {
+	settings *config.Settings
+	err      error
+}
+
+// read reads the settings again. It may wait for the disk of a file. It also has the certificates looked at: tools that
+// renew them often ask for a reload.
+func (g *gateway) read() reading {
 	if g.certs != nil {
 		g.certs.Wake()
 	}
 	settings, err := g.options.Reload()
+	return reading{settings, err}
+}
+
+// apply applies the sources, destinations and routes that were read. If they are wrong, the old ones stay in force.
+func (g *gateway) apply(r reading) {
+	settings, err := r.settings, r.err
 	if err == nil {
 		g.metrics.Expect(&settings.Engine)
 		err = g.engine.Reload(&settings.Engine)

@@ -1,12 +1,16 @@
 package app
 
 import (
+	"context"
 	"log/slog"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The dashboard shows the warnings of the current settings. It shows a warning once if the status
@@ -40,6 +44,30 @@ func TestDashboardShowsWarningsOfTheSettings(t *testing.T) {
 				t.Errorf("round %d: %q is there %d times, want %d:\n%s", round, part, n, want, page)
 			}
 		}
-		g.reload()
+		g.apply(g.read())
+	}
+}
+
+// A reload that waits for a file, as on a disk that has gone, holds up neither the end nor a second reload's settings.
+func TestReloadThatWaitsHoldsUpNoEnd(t *testing.T) {
+	t.Parallel()
+	s := labSettings(t)
+	hangups, reading, file := make(chan os.Signal, 1), make(chan struct{}, 2), make(chan struct{})
+	defer close(file)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, &Options{Settings: s, Logger: slog.New(slog.DiscardHandler), Hangups: hangups, Reload: func() (*config.Settings, error) {
+			reading <- struct{}{}
+			<-file
+			return s, nil
+		}})
+	}()
+	hangups <- syscall.SIGHUP
+	eventually.Receive(t, "the reload reads", reading)
+	hangups <- syscall.SIGHUP
+	cancel()
+	if err := eventually.Receive(t, "Serve returns", ended); err != nil || len(reading) > 0 {
+		t.Errorf("ended with %v, and began %d readings beside the first one", err, len(reading))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	hookonce "github.com/hookonce/hookonce"
@@ -218,12 +217,14 @@ func (g *gateway) run(ctx context.Context) error {
 	// The work outlives ctx: deliveries that arrive during the stop are claimed and counted like
 	// all others.
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	var keeping sync.WaitGroup
-	defer keeping.Wait()
 	defer stopWork()
-	if g.certs != nil {
-		keeping.Go(func() { g.certs.Keep(work) })
-	}
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		if g.certs != nil {
+			g.certs.Keep(work)
+		}
+	}()
 	failed := make(chan error, 3)
 	worked := make(chan struct{})
 	go func() {
@@ -246,15 +247,20 @@ func (g *gateway) run(ctx context.Context) error {
 	}
 
 	var cause error
+	hangups, read := g.options.Hangups, make(chan reading, 1)
 	for serving := true; serving; {
 		select {
-		case <-g.options.Hangups:
-			g.reload()
+		case <-hangups:
+			hangups = nil // one reading at a time; Hangups keeps the next request
+			go func() { read <- g.read() }()
+		case r := <-read:
+			hangups = g.options.Hangups
+			g.apply(r)
 		case <-ctx.Done():
 			serving = false
 		case cause = <-failed:
 			serving = false
 		}
 	}
-	return errors.Join(cause, g.stop(stopWork, worked))
+	return errors.Join(cause, g.stop(stopWork, worked, kept))
 }

@@ -29,7 +29,7 @@ var defaultStopLimits = stopLimits{
 // stop ends the gateway in an order that loses nothing: turn readiness off, wait for load
 // balancers, refuse new connections, claim and answer the open deliveries, finish or release the
 // messages being sent, and only then stop answering probes.
-func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) error {
+func (g *gateway) stop(stopWork context.CancelFunc, worked, kept <-chan struct{}) error {
 	delay := g.options.Settings.ShutdownDelay
 	ctx, cancel := context.WithTimeout(context.Background(), max(g.limits.total, delay+g.limits.afterDelay))
 	defer cancel()
@@ -41,7 +41,8 @@ func (g *gateway) stop(stopWork context.CancelFunc, worked <-chan struct{}) erro
 	stopWork()
 	failures = append(failures,
 		await(ctx, worked, "messages were still being sent"),
-		g.admin.shutdown(ctx))
+		g.admin.shutdown(ctx),
+		await(ctx, kept, "the certificates were still being read or renewed"))
 	g.admin.cut()
 	err := errors.Join(failures...)
 	if err == nil {

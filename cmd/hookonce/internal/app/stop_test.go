@@ -123,8 +123,8 @@ func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
 	}
 	openDelivery(t, g.public.Addr().String()) // its body never arrives
 	never := make(chan struct{})
-	err = g.stop(func() {}, never)
-	for _, want := range []string{"requests on " + g.public.Addr().String() + " were still open", "the stop was forced: messages were still being sent"} {
+	err = g.stop(func() {}, never, never)
+	for _, want := range []string{"requests on " + g.public.Addr().String() + " were still open", "the stop was forced: messages were still being sent", "certificates were still being read"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}

@@ -9,12 +9,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 const (
@@ -40,8 +39,8 @@ type Files struct {
 // Pair is a certificate with its key.
 type Pair struct {
 	*tls.Certificate
-	// Public says that every user of the machine can read the file of the key.
-	Public bool
+	// Warnings say which of the files every user of the machine can read or change, and how to forbid it.
+	Warnings []string
 
 	sum [sha256.Size]byte // of both files
 }
@@ -135,8 +134,8 @@ func (f *Files) take(pair *Pair) {
 	if text := expiry(pair.Leaf, time.Now()); text != "" {
 		f.watch.Log.Warn(text, "cert", f.cert)
 	}
-	if pair.Public {
-		f.watch.Log.Warn("every user of this machine can read the file of tls.key; forbid that with chmod o-r", "key", f.key)
+	for _, text := range pair.Warnings {
+		f.watch.Log.Warn(text, "cert", f.cert, "key", f.key)
 	}
 }
 
@@ -183,17 +182,17 @@ func ReadPair(cert, key string) (*Pair, error) {
 type rawPair struct {
 	certPath, keyPath string
 	cert, key         []byte
-	public            bool
+	warnings          []string
 	sum               [sha256.Size]byte
 }
 
 func readFiles(cert, key string) (*rawPair, error) {
 	raw := &rawPair{certPath: cert, keyPath: key}
 	var err error
-	if raw.cert, _, err = readFile("cert", cert); err != nil {
+	if raw.cert, err = raw.read("cert", cert, false); err != nil {
 		return nil, err
 	}
-	if raw.key, raw.public, err = readFile("key", key); err != nil {
+	if raw.key, err = raw.read("key", key, true); err != nil {
 		return nil, err
 	}
 	certSum, keySum := sha256.Sum256(raw.cert), sha256.Sum256(raw.key)
@@ -201,38 +200,15 @@ func readFiles(cert, key string) (*rawPair, error) {
 	return raw, nil
 }
 
-// readFile reads a file; public says that every user can read it.
-func readFile(setting, path string) (data []byte, public bool, err error) {
-	fail := func(err error) ([]byte, bool, error) {
-		var bare *os.PathError
-		if errors.As(err, &bare) {
-			err = bare.Err
-		}
-		return nil, false, &Error{setting, path, fmt.Errorf("the file cannot be read: %w", err), "correct the path, or let the user of the gateway read the file"}
-	}
-	// Opening a pipe would block.
-	if info, err := os.Stat(path); err != nil {
-		return fail(err)
-	} else if !info.Mode().IsRegular() {
-		return fail(errors.New("it is not a regular file"))
-	}
-	file, err := os.Open(path)
+func (r *rawPair) read(setting, path string, secret bool) ([]byte, error) {
+	file, err := settingfile.Read(path, maxFile)
 	if err != nil {
-		return fail(err)
+		return nil, &Error{setting, path, fmt.Errorf("the file cannot be read: %w", err), "correct the path, or let the user of the gateway read the file"}
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return fail(err)
+	if verb, remedy := file.Shared(secret); verb != "" {
+		r.warnings = append(r.warnings, fmt.Sprintf("every user of this machine can %s the file of tls.%s; forbid that with %s", verb, setting, remedy))
 	}
-	data, err = io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("it has more than %d bytes", maxFile)
-	}
-	if err != nil {
-		return fail(err)
-	}
-	return data, runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0, nil
+	return file.Data, nil
 }
 
 func (r *rawPair) parse() (*Pair, error) {
@@ -247,7 +223,7 @@ func (r *rawPair) parse() (*Pair, error) {
 		// The texts of crypto/tls quote nothing of the key.
 		return nil, &Error{"key", r.keyPath, err, "the file must hold the private key of the certificate in tls.cert, in PEM"}
 	}
-	return &Pair{&certificate, r.public, r.sum}, nil
+	return &Pair{&certificate, r.warnings, r.sum}, nil
 }
 
 // checkCertificate checks the first certificate in data, which is the listener's own.

@@ -380,8 +380,10 @@ func TestExpiredFilesAreServed(t *testing.T) {
 	certPEM, keyPEM := issue(t, "late.example.com", time.Now().Add(-time.Minute))
 	write(t, cert, certPEM)
 	write(t, key, keyPEM)
-	if err := os.Chmod(key, 0o644); err != nil {
-		t.Fatal(err)
+	for path, mode := range map[string]os.FileMode{cert: 0o646, key: 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
 	}
 	r := newReports()
 	f, err := OpenFiles(cert, key, r.watch())
@@ -394,7 +396,7 @@ func TestExpiredFilesAreServed(t *testing.T) {
 	if lines := f.Troubles(); len(lines) != 1 || !strings.Contains(lines[0], "has expired") {
 		t.Errorf("troubles %q", lines)
 	}
-	for _, want := range []string{"has expired", "chmod o-r"} {
+	for _, want := range []string{"has expired", "change the file of tls.cert", "read the file of tls.key"} {
 		if !strings.Contains(r.log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, r.log.String())
 		}

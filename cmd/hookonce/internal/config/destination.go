@@ -3,12 +3,14 @@ package config
 import (
 	"cmp"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/settingfile"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/sendamqp"
 	"github.com/hookonce/hookonce/sendkafka"
@@ -109,8 +111,22 @@ func (r *routeReader) target(d *hookonce.Destination, url *node, text string, co
 	if connections != nil {
 		r.fault(connections, "connections is for http and https; leave it out with %s://", scheme)
 	}
+	r.warnFiles(url, text)
 	d.Sender, d.AllowPrivate, d.FreshConnections = sender, false, false
 	r.urls[d.Name] = url
+}
+
+// warnFiles warns of the files that text, the checked URL of a broker, names.
+func (r *routeReader) warnFiles(n *node, text string) {
+	_, raw, _ := strings.Cut(text, "?")
+	query, _ := url.ParseQuery(raw)
+	for _, name := range []string{"ca", "creds"} {
+		if path := query.Get(name); path != "" {
+			if file, err := settingfile.Read(path, maxFile); err == nil {
+				r.warnShared(n, file, "the file of its "+name, name == "creds")
+			}
+		}
+	}
 }
 
 // checkSizes warns of sources that accept events whose messages Kafka takes in no attempt.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 // The defaults of Settings.
@@ -186,14 +187,14 @@ func (l *loader) readFile(named string) *node {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(l.dir, path)
 	}
-	data, err := readAtMost(path, maxFile)
+	file, err := settingfile.ReadAny(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !mustExist:
 		l.file = ""
 		return nil
 	case err != nil:
-		l.fault(&node{}, "the settings file cannot be read: %s", reason(err))
+		l.fault(&node{}, "the settings file cannot be read: %s", err)
 		return nil
 	}
-	return l.parse(data)
+	return l.parse(file.Data)
 }

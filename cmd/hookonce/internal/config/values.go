@@ -1,15 +1,13 @@
 package config
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 // loader reads one set of settings and collects its faults.
@@ -326,7 +324,12 @@ func namesVariable(text string) bool {
 const maxSecretFile = 64 << 10
 
 // secret reads a secret, a key or a token. A blank one is a fault. It never quotes the value.
-func (l *loader) secret(n *node) (Secret, bool) {
+func (l *loader) secret(n *node) (Secret, bool) { return l.value(n, true) }
+
+// publicKey is secret for a value that everyone may read.
+func (l *loader) publicKey(n *node) (Secret, bool) { return l.value(n, false) }
+
+func (l *loader) value(n *node, secret bool) (Secret, bool) {
 	text, ok := l.text(n)
 	if !ok {
 		return "", false
@@ -341,7 +344,7 @@ func (l *loader) secret(n *node) (Secret, bool) {
 		return "", false
 	}
 	if path, isFile := strings.CutPrefix(text, "file:"); isFile {
-		if text, ok = l.secretFile(n, path); !ok {
+		if text, ok = l.valueFile(n, path, secret); !ok {
 			return "", false
 		}
 	}
@@ -352,15 +355,7 @@ func (l *loader) secret(n *node) (Secret, bool) {
 	return Secret(text), true
 }
 
-// publicKey is secret for a value that everyone may read.
-func (l *loader) publicKey(n *node) (Secret, bool) {
-	before := len(l.warnings)
-	key, ok := l.secret(n)
-	l.warnings = l.warnings[:before] // the only warning is about the file's permissions
-	return key, ok
-}
-
-func (l *loader) secretFile(n *node, path string) (string, bool) {
+func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 	if path == "" {
 		l.fault(n, "file: needs a path after it")
 		return "", false
@@ -368,49 +363,25 @@ func (l *loader) secretFile(n *node, path string) (string, bool) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(l.dir, path)
 	}
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file")
-	}
-	var data []byte
-	if err == nil {
-		data, err = readAtMost(path, maxSecretFile)
-	}
+	file, err := settingfile.Read(path, maxSecretFile)
 	if err != nil {
 		// Without the path, which may be the value of a variable.
-		l.fault(n, "the file that file: names cannot be read: %s", reason(err))
+		l.fault(n, "the file that file: names cannot be read: %s", err)
 		return "", false
 	}
-	text := strings.TrimRight(string(data), "\r\n")
+	text := strings.TrimRight(string(file.Data), "\r\n")
 	if strings.TrimSpace(text) == "" {
 		l.fault(n, "the file that file: names is empty")
 		return "", false
 	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
-		l.warn(n, "every user of this machine can read the file that file: names; forbid that with chmod o-r")
-	}
+	l.warnShared(n, file, "the file that file: names", secret)
 	return text, true
 }
 
-// readAtMost reads a file of at most limit bytes.
-func readAtMost(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// warnShared warns of a file, the one that name describes, that every user of the machine can change, or read though
+// it is secret.
+func (l *loader) warnShared(n *node, file *settingfile.File, name string, secret bool) {
+	if verb, remedy := file.Shared(secret); verb != "" {
+		l.warn(n, "every user of this machine can %s %s; forbid that with %s", verb, name, remedy)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it has more than %d bytes", limit)
-	}
-	return data, err
-}
-
-// reason returns the error's text without the path that os prepends.
-func reason(err error) string {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		return path.Err.Error()
-	}
-	return err.Error()
 }

@@ -4,22 +4,75 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+
+	"github.com/nats-io/nkeys"
+
+	"github.com/hookonce/hookonce/internal/test/brokertest"
 )
 
-func TestWorldReadableSecret(t *testing.T) {
+// Config check warns of files that others can read though they are secret, or change.
+func TestFilesThatOthersShare(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("files have no permissions for others on Windows")
 	}
+	const (
+		admin = "hookonce.yaml:1:16: warning: admin.token: every user of this machine can "
+		named = " the file that file: names; forbid that with "
+	)
 	dir := dirWith(t, "admin: {token: 'file:secret'}\n")
-	if err := os.Chmod(filepath.Join(dir, "secret"), 0o604); err != nil {
+	for mode, want := range map[os.FileMode]string{
+		0o660: "", 0o604: admin + "read" + named + "chmod o-r\n", 0o602: admin + "change" + named + "chmod o-w\n",
+	} {
+		if err := os.Chmod(filepath.Join(dir, "secret"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if text, ok := Check(LoadOptions{Dir: dir, Environ: environ()}); !ok || text != want {
+			t.Errorf("%o: got %v, %s, want %s", mode, ok, text, want)
+		}
+	}
+}
+
+// The files that the URL of a broker names are checked like secrets.
+func TestFilesOfBrokers(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("files have no permissions for others on Windows")
+	}
+	ca, _ := brokertest.Certificate(t)
+	user, err := nkeys.CreateUser()
+	if err != nil {
 		t.Fatal(err)
 	}
-	text, ok := Check(LoadOptions{Dir: dir, Environ: environ()})
-	want := "hookonce.yaml:1:16: warning: admin.token: every user of this machine can read the file that file: names; forbid that with chmod o-r\n"
-	if !ok || text != want {
-		t.Errorf("got %v, %s", ok, text)
+	seed, err := user.Seed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	creds := filepath.Join(t.TempDir(), "creds")
+	text := "-----BEGIN NATS USER JWT-----\na.b.c\n------END NATS USER JWT------\n\n" +
+		"-----BEGIN USER NKEY SEED-----\n" + string(seed) + "\n------END USER NKEY SEED------\n"
+	if err := os.WriteFile(creds, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, mode := range map[string]os.FileMode{ca: 0o646, creds: 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for query, want := range map[string]string{
+		"ca=" + ca:            "warning: destinations.a.url: every user of this machine can change the file of its ca; forbid that with chmod o-w",
+		"creds=" + creds:      "warning: destinations.a.url: every user of this machine can read the file of its creds; forbid that with chmod o-r",
+		"ca=" + os.DevNull:    "the file of the URL's ca, " + os.DevNull + ", cannot be read: it is not a regular file",
+		"creds=" + os.DevNull: "the file of the URL's creds, " + os.DevNull + ", cannot be read: it is not a regular file",
+		"creds=" + ca:         "the file of the URL's creds holds no credentials of a NATS user",
+	} {
+		dir := dirWith(t, "destinations: {a: {url: 'nats://h/s?"+query+"'}}\n")
+		got, _ := Check(LoadOptions{Dir: dir, Environ: environ()})
+		if !strings.Contains(got, want) || strings.Contains(got, string(seed)) {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
 	}
 }
 

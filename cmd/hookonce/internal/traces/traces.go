@@ -23,12 +23,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 const (
 	scope = "github.com/hookonce/hookonce"
 	// closeTimeout bounds the export of the last spans.
 	closeTimeout = 5 * time.Second
+	maxFile      = 1 << 20          // bounds the size of a file that a variable names, in bytes
 	warnInterval = 30 * time.Second // between two log lines about failed exports
 )
 
@@ -76,6 +78,15 @@ func check(getenv func(string) string) error {
 		for item := range strings.SplitSeq(getenv(name), ",") {
 			if !strings.Contains(item, "=") {
 				return fmt.Errorf("%s must be a list of name=value, separated by commas", name)
+			}
+		}
+	}
+	for _, name := range []string{"CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"} {
+		for _, name := range []string{"OTEL_EXPORTER_OTLP_" + name, "OTEL_EXPORTER_OTLP_TRACES_" + name} {
+			if path := getenv(name); path != "" {
+				if _, err := settingfile.Read(path, maxFile); err != nil {
+					return fmt.Errorf("the file of %s cannot be read: %w", name, err)
+				}
 			}
 		}
 	}

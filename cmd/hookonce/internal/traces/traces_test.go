@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,5 +34,15 @@ func TestExporterFollowsNoRedirect(t *testing.T) {
 	exporter.Close()
 	if asked.Load() == 0 || followed.Load() > 0 {
 		t.Errorf("the collector got %d requests, and the host that it redirects to %d, want none there", asked.Load(), followed.Load())
+	}
+}
+
+// A file of the exporter that never ends, or never answers, is refused at the start.
+func TestOddFilesAreRefused(t *testing.T) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY"} {
+		err := check(func(variable string) string { return map[string]string{name: os.DevNull}[variable] })
+		if err == nil || !strings.Contains(err.Error(), "the file of "+name+" cannot be read: it is not a regular file") {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
