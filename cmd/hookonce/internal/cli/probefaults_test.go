@@ -122,6 +122,11 @@ func TestProbeBlamesTheCause(t *testing.T) {
 	says := func(answer string) string {
 		return "http://" + answersRaw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, answer) })
 	}
+	headers := answersRaw(t, func(conn net.Conn) {
+		line := []byte("X: " + strings.Repeat("x", 1000) + "\r\n")
+		for _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n"); err == nil; _, err = conn.Write(line) {
+		}
+	})
 	talks := answersRaw(t, func(conn net.Conn) { _, _ = io.WriteString(conn, "SSH-2.0-Server\r\n") })
 	closes := answersRaw(t, func(net.Conn) {})
 	reset := answersRaw(t, func(conn net.Conn) { _ = conn.(*net.TCPConn).SetLinger(0) })
@@ -136,6 +141,7 @@ func TestProbeBlamesTheCause(t *testing.T) {
 		{"http://" + status(429), "429", "exempt the path from the limit on requests"},
 		{"http://" + status(500), "500", "look into its log; if the application needs other fields"},
 		{"http://" + secured.Listener.Addr().String(), "400: Client sent an HTTP request to an HTTPS server.", "write https:// in the URL"},
+		{"http://" + headers, "no answer: the header of the answer is larger than 64 KiB", "check that the port of the URL is the receiver's"},
 		{"http://" + closes, "connection closed", "check that the port speaks HTTP, or write https://"},
 		{"http://" + reset, "connection closed", "check that the port speaks HTTP, or write https://"},
 		{"http://" + talks, `no answer: malformed HTTP response "SSH-2.0-Server"`, "check that the port of the URL is the receiver's"},

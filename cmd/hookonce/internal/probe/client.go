@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -29,6 +30,8 @@ const (
 	maxRequests = 200
 	// maxAnswer is the number of bytes that are read of an answer's body.
 	maxAnswer = 64 << 10
+	// maxHeader bounds the header of an answer, with those of interim answers, in bytes.
+	maxHeader = 64 << 10
 )
 
 // closed is the text of a connection that the receiver closed without an answer.
@@ -205,17 +208,24 @@ func (x *exchange) finish() answer {
 	return r.answer
 }
 
+var errHeader = fmt.Errorf("the header of the answer is larger than %d KiB", maxHeader>>10)
+
 // readAnswer reads one answer. Interim answers (1xx) are skipped.
 func readAnswer(conn net.Conn) answer {
-	in := bufio.NewReader(conn)
+	limited := &io.LimitedReader{R: conn, N: maxHeader} // http.ReadResponse knows no limit
+	in := bufio.NewReader(limited)
 	for {
 		resp, err := http.ReadResponse(in, &http.Request{Method: http.MethodPost})
+		if err != nil && limited.N <= 0 {
+			return answer{err: errHeader}
+		}
 		if err != nil {
 			return answer{err: err}
 		}
 		if resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols {
 			continue
 		}
+		limited.N = math.MaxInt64
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		_ = resp.Body.Close()
 		if err != nil && !isReset(err) {
