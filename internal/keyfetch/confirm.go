@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/hookonce/hookonce/internal/dial"
 )
 
 // Confirm sends a GET to a URL with the limits of keys: only public addresses, no redirects, no
@@ -20,7 +22,7 @@ func (f *Fetcher) Confirm(ctx context.Context, rawURL string) error {
 		return fmt.Errorf("%w: the request cannot be made (host %s)", ErrUnavailable, host)
 	}
 	req.Header.Set("User-Agent", "hookonce")
-	resp, err := f.transport.RoundTrip(req)
+	resp, err := dial.Once(f.transport, req)
 	if err != nil {
 		return fmt.Errorf("%w: %w (host %s)", ErrUnavailable, err, host)
 	}

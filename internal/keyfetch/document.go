@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/dial"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -84,7 +85,7 @@ func (f *Fetcher) get(ctx context.Context, ref *verify.KeyRef) ([]byte, error) {
 		req.Header.Set("User-Agent", "hookonce")
 	}
 	// Uses the transport, because a client follows redirects.
-	resp, err := f.transport.RoundTrip(req)
+	resp, err := dial.Once(f.transport, req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -68,6 +68,7 @@ func (p *pool) exchange(ctx context.Context, req *request) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.begun = true
 	x, err := c.exchange(ctx, req)
 	if err == nil {
 		p.timed(x.took)
@@ -90,6 +91,7 @@ func (p *pool) connection(ctx context.Context, req *request) (*conn, error) {
 	}
 	ctx, cancel := context.WithDeadline(ctx, req.deadline)
 	defer cancel()
+	req.begun = true
 	c, err := p.dialer.open(ctx, req.url)
 	if err != nil {
 		p.mu.Lock()

@@ -24,6 +24,7 @@ type request struct {
 	body     []byte
 	timeout  time.Duration
 	deadline time.Time // the attempt's end
+	begun    bool      // a connection was dialled for it, or it was sent
 }
 
 // way identifies the requests that share a target.
