@@ -19,7 +19,10 @@ const lockSuffix = ".lock"
 // instanceLock ensures that at most one gateway serves a SQLite file. The kernel holds the lock for
 // the open file, so it ends with the process in any case; the file of a killed process blocks no
 // gateway.
-type instanceLock struct{ file *os.File }
+type instanceLock struct {
+	file     *os.File
+	database *os.File // the SQLite file itself, held on systems that can; otherwise nil
+}
 
 // lockInstance takes the lock of the database at path: the file path + ".lock", which also holds
 // the process id.
@@ -32,22 +35,31 @@ func lockInstance(path string) (*instanceLock, error) {
 	if err := checkContent(file, name); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if err := lockPatiently(file); err != nil {
+	if err := lockPatiently(func() error { return lockFile(file, true) }); err != nil {
 		defer file.Close()
 		if !errors.Is(err, errLocked) {
 			return nil, fmt.Errorf("locking %s: %w", name, err)
 		}
-		return nil, &Error{
-			Err:    fmt.Errorf("another gateway%s serves the database %s: it holds the lock %s", holder(file), path, name),
-			Remedy: "stop it, or give this gateway its own database; several gateways can share one PostgreSQL database",
-		}
+		return nil, taken(holder(file), path)
 	}
-	lock := &instanceLock{file}
+	lock := &instanceLock{file: file}
 	// The process id is for people only: failing to write it does not prevent serving.
 	if err := file.Truncate(0); err == nil {
 		_ = lock.write("")
 	}
 	return lock, nil
+}
+
+// taken is the error for a database that another gateway serves. who is the result of whoServes.
+func taken(who, path string) error {
+	what := "the lock " + path + lockSuffix
+	if who == withoutLock {
+		what = "the file itself"
+	}
+	return &Error{
+		Err:    fmt.Errorf("another gateway%s serves the database %s: it holds %s", who, path, what),
+		Remedy: "stop it, or give this gateway its own database; several gateways can share one PostgreSQL database",
+	}
 }
 
 // write writes the process id and, unless it is "", the address of the admin listener. The file
@@ -126,11 +138,12 @@ func checkContent(file *os.File, name string) error {
 	return nil
 }
 
-// lockPatiently is lockFile with retries, because whoServes holds the lock for a moment.
-func lockPatiently(file *os.File) error {
+// lockPatiently calls lock again if it fails with errLocked, because whoServes holds the lock for a moment, and so does a
+// program that is being started.
+func lockPatiently(lock func() error) error {
 	const tries, pause = 5, 20 * time.Millisecond
 	for try := 1; ; try++ {
-		err := lockFile(file, true)
+		err := lock()
 		if !errors.Is(err, errLocked) || try == tries {
 			return err
 		}
@@ -138,8 +151,19 @@ func lockPatiently(file *os.File) error {
 	}
 }
 
-// whoServes reports whether a gateway holds the lock of the database at path. It changes nothing.
+// withoutLock is the result of whoServes for a gateway whose lock file somebody removed.
+const withoutLock = " without a lock file"
+
+// whoServes reports whether a gateway holds the lock of the database at path, or the database itself. It changes nothing.
 func whoServes(path string) (who string, serves bool, err error) {
+	who, serves, err = whoLocks(path)
+	if err == nil && !serves && isHeld(path) {
+		return withoutLock, true, nil
+	}
+	return who, serves, err
+}
+
+func whoLocks(path string) (who string, serves bool, err error) {
 	file, err := openLock(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", false, nil
@@ -170,9 +194,16 @@ func holder(file *os.File) string {
 
 // release releases the lock. The file stays: removing it would let a third process lock a new file
 // of that name while a second process waits for this one.
-func (l *instanceLock) release() error { return l.file.Close() }
+func (l *instanceLock) release() error {
+	err := l.file.Close()
+	if l.database != nil {
+		err = errors.Join(err, l.database.Close())
+	}
+	return err
+}
 
-// lockDatabase takes the lock of the SQLite file at path, which it makes if it is not there.
+// lockDatabase takes the lock of the SQLite file at path, which it makes if it is not there, and holds the file itself. It
+// must be released after SQLite has closed the file: closing it drops the locks of the process.
 func lockDatabase(path string) (*instanceLock, error) {
 	if err := createFile(path); err != nil {
 		return nil, err
@@ -182,5 +213,22 @@ func lockDatabase(path string) (*instanceLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	return lockInstance(real)
+	file, err := os.OpenFile(real, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	lock, err := lockOpened(file, real)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	lock.database = file
+	return lock, nil
+}
+
+func lockOpened(file *os.File, path string) (*instanceLock, error) {
+	if err := lockPatiently(func() error { return holdFile(file) }); err != nil {
+		who, _, err := whoServes(path)
+		return nil, errors.Join(err, taken(who, path))
+	}
+	return lockInstance(path)
 }

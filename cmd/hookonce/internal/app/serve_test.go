@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,15 @@ func TestOneGatewayForEachSQLiteFile(t *testing.T) {
 		wantHint(t, err, "another gateway (process", "PostgreSQL")
 		if !strings.Contains(err.Error(), path+".lock") {
 			t.Errorf("error %q does not name the lock", err)
+		}
+	}
+	if runtime.GOOS == "linux" {
+		if err := os.Remove(path + ".lock"); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the first one leaves no lock file
+			err := serve(t, settings(t, "database: sqlite:"+link)).wait(t)
+			wantHint(t, err, "another gateway without a lock file serves the database "+path+": it holds the file itself", "PostgreSQL")
 		}
 	}
 	serve(t, settings(t, "database: sqlite:"+filepath.Join(dir, "other.db"))).await(t, "admin")
