@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // chart is a figure over time, or over classes of durations. charts.js draws Data; the table says the
@@ -49,7 +50,7 @@ func (c chart) JSON() string {
 	if err != nil {
 		panic(err) // numbers and texts always encode
 	}
-	return string(raw)
+	return string(shown.JSON(raw))
 }
 
 // grid returns the beginnings of the spans that f selects.

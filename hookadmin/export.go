@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 const (
@@ -120,7 +121,7 @@ func (ndjsonWriter) begin() error { return nil }
 func (n ndjsonWriter) write(events []Event) error {
 	var lines []byte
 	for i := range events {
-		lines = append(lines, problem.JSON(&events[i])...)
+		lines = append(lines, shown.JSON(problem.JSON(&events[i]))...)
 	}
 	_, err := n.to.Write(lines)
 	return err
@@ -159,11 +160,11 @@ func (c csvWriter) write(events []Event) error {
 const formulaRunes = "=+-@\uff1d\uff0b\uff0d\uff20"
 
 // csvCell returns a text from outside as a cell that a spreadsheet shows as text. A cell that it could
-// take for a formula begins with an apostrophe. Control characters become spaces, so that an event
+// take for a formula begins with an apostrophe. Hidden characters become spaces, so that an event
 // is one line, and harmless on a terminal.
 func csvCell(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if shown.Hidden(r) {
 			return ' '
 		}
 		return r

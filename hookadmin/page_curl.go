@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // maxCommandBody is the longest body that a command on a page contains, in bytes. A longer one is
@@ -17,14 +18,7 @@ import (
 const maxCommandBody = 4 << 10
 
 // shellQuoted returns s as one word of a POSIX shell.
-func shellQuoted(s string) string {
-	if s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=@%+,", c)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func shellQuoted(s string) string { return shown.Word(s) }
 
 // unsentHeaders are set by the client itself, or belong to one connection.
 var unsentHeaders = []string{

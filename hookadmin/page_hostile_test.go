@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -27,10 +28,22 @@ var (
 		"td text th thead time title tr ul use")
 )
 
+// unshown are the attributes that a browser keeps to itself.
+var unshown = regexp.MustCompile(`data-[a-z-]+="[^"]*"|<input type="hidden"[^>]*>|<option value="[^"]*"|<input type="checkbox" name="letter" value="[^"]*"`)
+
+// wantNoneHidden checks that an output for people holds no character that acts on a screen unseen.
+func wantNoneHidden(t *testing.T, about, output string) {
+	t.Helper()
+	if c, found := rig.HiddenIn(output); found {
+		t.Errorf("%s holds %U: %.200q", about, c, output[max(strings.IndexRune(output, c)-80, 0):])
+	}
+}
+
 // wantIntact checks that a page consists of elements that its templates have, that no attribute runs
-// code, and that no link leaves the dashboard.
+// code, that no link leaves the dashboard, and that no character acts unseen.
 func wantIntact(t *testing.T, about, page string) {
 	t.Helper()
+	wantNoneHidden(t, about, unshown.ReplaceAllString(page, ""))
 	for rest := strings.TrimPrefix(page, "<!doctype html>"); ; {
 		i := strings.IndexByte(rest, '<')
 		if i < 0 {
@@ -85,7 +98,7 @@ func staysHere(link string) bool {
 func TestHostileTextsOnPages(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	texts := rig.HostileTexts()
+	texts := append(rig.HostileTexts(), rig.HiddenTexts()...)
 	if len(texts) < 180 {
 		t.Fatalf("only %d texts", len(texts))
 	}
@@ -107,6 +120,9 @@ func TestHostileTextsOnPages(t *testing.T) {
 	for _, query := range queries {
 		wantIntact(t, query, g.show(t, query, 200))
 	}
+	for _, path := range []string{"events", "events.csv", "events.ndjson", "dead-letters", "errors", "messages", "refused", "quarantine", "sources"} {
+		wantNoneHidden(t, path, strings.ReplaceAll(g.raw(t, path), "\r\n", "\n"))
+	}
 	all := g.show(t, "/events?limit=200", 200) + g.show(t, older(t, g), 200)
 	empty := newGateway(t)
 	for _, hostile := range texts {
@@ -120,11 +136,19 @@ func TestHostileTextsOnPages(t *testing.T) {
 		if !isPlain(hostile) {
 			continue
 		}
+		wantNoneHidden(t, "the event", g.raw(t, "events/lab/"+url.PathEscape(hostile)))
+		wantNoneHidden(t, "the search", g.raw(t, "search?"+url.Values{"q": {hostile}}.Encode()))
 		for _, mode := range []string{"pretty", "raw", "hex"} {
 			at := "/event?" + url.Values{"source": {"lab"}, "id": {hostile}, "body": {mode}}.Encode()
 			wantIntact(t, fmt.Sprintf("%s of %q", mode, hostile), g.show(t, at, 200))
 		}
 	}
+}
+
+// raw returns an answer of the API. Its texts are not those that the API describes.
+func (g *gateway) raw(t *testing.T, path string) string {
+	t.Helper()
+	return string(g.ask(t, http.MethodGet, "/api/v1/"+path, "", nil).body)
 }
 
 func older(t *testing.T, g *gateway) string {

@@ -35,10 +35,11 @@ type listPage struct {
 // formField is a field of the form of filters.
 type formField struct {
 	Name, Label, Value string
-	Options            []string // of a choice; nil for a text
-	Hint               string   // an example
-	Other              bool     // Value is none of Options
-	Wrong              bool     // the fault is here
+	Options            []string
+	Choice             bool   // there are options, or a field for texts cannot show Value
+	Hint               string // an example
+	Other              string // Value as it is shown, if it is none of Options
+	Wrong              bool   // the fault is here
 }
 
 // startList returns the part of the page at path that depends on its parameters alone.
@@ -113,7 +114,10 @@ func (l *listPage) searchedUntil(at, now time.Time) {
 func (l *listPage) field(name, label, hint string, options ...string) {
 	value := l.values.Get(name)
 	f := formField{Name: name, Label: label, Hint: hint, Value: value, Options: options}
-	f.Other = value != "" && !slices.Contains(options, value)
+	if !slices.Contains(options, value) {
+		f.Other = visible(value)
+	}
+	f.Choice = options != nil || visible(value) != value
 	f.Wrong = strings.HasPrefix(l.Fault, name+":")
 	l.Fields = append(l.Fields, f)
 }
@@ -147,7 +151,7 @@ func listed[Filter, Page any](
 			return filter, page, status
 		}
 	}
-	l.Fault = err.Error()
+	l.Fault = visible(err.Error())
 	return nil, nil, http.StatusBadRequest
 }
 

@@ -18,6 +18,7 @@ var searchPageParameters = []string{"q", "cursor", "refresh"}
 type searchPage struct {
 	Root     string
 	Query    string
+	Shown    string // Query as it is shown
 	Fault    string
 	Away     string
 	Rows     []hitRow
@@ -46,6 +47,7 @@ func (h *handler) showSearchPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	content := &searchPage{Root: rootFrom(r.URL.EscapedPath()), Query: strings.TrimSpace(values.Get("q"))}
+	content.Shown = visible(content.Query)
 	content.Text = content.Root + "events" + queryOf(url.Values{"q": {content.Query}})
 	found, status := h.lookUp(r, content, values)
 	if found != nil {
@@ -63,7 +65,7 @@ func (h *handler) showSearchPage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: visible(content.Query), Made: moment{now, now}})
+	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: moment{now, now}})
 }
 
 // lookUp returns the hits of the query, and the status of the page. Without hits to look for it
@@ -75,7 +77,7 @@ func (h *handler) lookUp(r *http.Request, content *searchPage, values url.Values
 		err = &ParameterError{"cursor", cursorErr.Error()}
 	}
 	if err != nil {
-		content.Fault = err.Error()
+		content.Fault = visible(err.Error())
 		return nil, http.StatusBadRequest
 	}
 	if content.Query == "" {

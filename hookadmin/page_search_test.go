@@ -45,7 +45,7 @@ func TestSearchPage(t *testing.T) {
 	wantText(t, g.show(t, "/search?q=x&q=y", 400), "q: given more than once")
 	wantText(t, newGatewayOn(t, unreachable{g.store}).show(t, "/search?q=e1", 503), "The database cannot be used now. So there are no hits.")
 	wantProblemPage(t, g.get(t, "/quarantine/0123"), 404)
-	for _, hostile := range rig.HostileTexts() {
+	for _, hostile := range append(rig.HostileTexts(), rig.HiddenTexts()...) {
 		wantIntact(t, hostile, string(b.send(t, http.MethodGet, "/search?q="+url.QueryEscape(hostile), "", nil).body))
 	}
 }

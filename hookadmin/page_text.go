@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // maxMarks is the number of combining marks that one character may carry on a page. More of them
@@ -37,7 +39,7 @@ func makeVisible(s string, lines bool) string {
 			out.WriteRune('\u2421')
 		case c == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&out, "⟨%02X⟩", s[i])
-		case marks > maxMarks, c != ' ' && !unicode.IsGraphic(c), unicode.Is(unicode.Other_Default_Ignorable_Code_Point, c):
+		case marks > maxMarks, shown.Hidden(c):
 			fmt.Fprintf(&out, "⟨U+%04X⟩", c)
 		default:
 			out.WriteRune(c)

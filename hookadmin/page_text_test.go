@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
 func TestVisible(t *testing.T) {
@@ -131,7 +132,11 @@ func TestShellQuoting(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{
 		"", "plain", "two words", "it's", `"$HOME"`, "`id`", "$(id)", "a\nb", `\`, "'", "''", "-n", "~", "*", "!!", "ü 日本", "#x", "a;b", "&", "|", ">x",
+		strings.Join(rig.HiddenTexts(), "'"), "a\u202e\n", "\u3000", "\xff%",
 	} {
+		if c, found := rig.HiddenIn(shellQuoted(word)); found {
+			t.Errorf("%q: %U is in %s", word, c, shellQuoted(word))
+		}
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf '%s.' "+shellQuoted(word)).Output()
 		if err != nil || string(out) != word+"." {
 			t.Errorf("%q became %q (%v)", word, out, err)

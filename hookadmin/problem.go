@@ -11,6 +11,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // retryAfter is the Retry-After of a 503, in seconds.
@@ -38,7 +39,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	if h.page {
-		content := &problemPage{Detail: detail, ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess}
+		content := &problemPage{Detail: visible(detail), ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess}
 		p := &page{Title: http.StatusText(status), Content: content}
 		if status == http.StatusServiceUnavailable && r.Method == http.MethodGet && h.access != NoAccess {
 			content.Again, p.Live, p.Made = true, &live{Every: 10}, staleness{}.orNow(time.Now())
@@ -48,7 +49,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	}
 	p := problem.New(status, detail, id)
 	p.Reason = h.reason
-	problem.Write(w, status, problem.ContentType, problem.JSON(p))
+	problem.Write(w, status, problem.ContentType, shown.JSON(problem.JSON(p)))
 }
 
 // reasons are the words for programs that stand in a problem, with the errors that they stand for.
@@ -150,5 +151,5 @@ func isContextError(err error) bool {
 func writeJSON(w http.ResponseWriter, v any) { writeJSONStatus(w, http.StatusOK, v) }
 
 func writeJSONStatus(w http.ResponseWriter, status int, v any) {
-	problem.Write(w, status, "application/json", problem.JSON(v))
+	problem.Write(w, status, "application/json", shown.JSON(problem.JSON(v)))
 }

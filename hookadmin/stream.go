@@ -17,6 +17,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/feed"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 const (
@@ -75,7 +76,7 @@ func encodeRow(r *feed.Row) []byte {
 	if err != nil {
 		panic(err) // texts and finite numbers
 	}
-	return raw
+	return shown.JSON(raw)
 }
 
 // StreamFilter selects rows of the stream. Empty fields select all.

@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem"}, why: "it serves any store, so it must know none"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem", "internal/shown"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -101,6 +101,7 @@ var rules = map[string]rule{
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
 	"internal/spelling":    {why: "it compares two texts"},
 	"internal/settingfile": {why: "it reads files, for all that have settings"},
+	"internal/shown":       {why: "one answer for every output for people"},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},
 		why:    "users' tests link it; it makes requests of providers and knows no receiver",
@@ -112,14 +113,15 @@ var rules = map[string]rule{
 	},
 	"cmd/hookonce/internal/config": {
 		within: []string{
-			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile", "internal/spelling",
+			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
+			"internal/shown", "internal/spelling",
 			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
 	},
 	"cmd/hookonce/internal/certs": {
-		within:  []string{"internal/settingfile"},
+		within:  []string{"internal/settingfile", "internal/shown"},
 		modules: []string{"golang.org/x/crypto/acme"},
 		why:     "it keeps certificates, and knows neither settings nor the engine",
 	},
@@ -169,7 +171,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/locate", "internal/sample", "internal/spelling",
+			"deploy", "internal/locate", "internal/sample", "internal/shown", "internal/spelling",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

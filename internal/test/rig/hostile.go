@@ -3,6 +3,7 @@ package rig
 import (
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // HostileTexts returns about 200 texts that break pages which do not escape them. All are valid UTF-8
@@ -43,4 +44,32 @@ func HostileTexts() []string {
 	}
 	slices.Sort(texts)
 	return slices.Compact(texts)
+}
+
+// HiddenTexts returns texts that together hold every control and format character and separator of lines
+// and paragraphs but NUL: no output may show one of them as it is.
+func HiddenTexts() []string {
+	const most = 24
+	var all []rune
+	for c := rune(1); c <= unicode.MaxRune; c++ {
+		if unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			all = append(all, c)
+		}
+	}
+	var texts []string
+	for part := range slices.Chunk(all, most) {
+		texts = append(texts, "x"+string(part)+"y")
+	}
+	return texts
+}
+
+// HiddenIn returns the first character of an output that must not stand there as it is. The output may
+// hold line feeds and tabs.
+func HiddenIn(output string) (c rune, found bool) {
+	for _, c := range output {
+		if c != '\n' && c != '\t' && unicode.In(c, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+			return c, true
+		}
+	}
+	return 0, false
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // Keeper has the certificates of a listener and keeps them current. All methods may be called
@@ -73,10 +75,10 @@ func expiry(leaf *x509.Certificate, now time.Time) string {
 // control characters.
 func oneLine(err error) string {
 	text := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) || unicode.IsSpace(r) {
-			return r
+		if shown.Unprintable(r) && !unicode.IsSpace(r) {
+			return unicode.ReplacementChar
 		}
-		return unicode.ReplacementChar
+		return r
 	}, err.Error())
 	return strings.Join(strings.Fields(text), " ")
 }

@@ -11,6 +11,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // maxBannerSources bounds the sources of the banner: a pipe takes it whole, also if no program reads it.
@@ -26,7 +27,7 @@ type banner struct {
 // no terminal, b is one line of JSON, because collectors of logs merge both streams.
 func (p *program) printBanner(b *banner, logs *logFlags) {
 	if !isTerminal(p.stdout) && logs.isJSON(p.stderr) {
-		slog.New(slog.NewJSONHandler(p.stdout, &slog.HandlerOptions{ReplaceAttr: logTime})).Info("ready",
+		slog.New(slog.NewJSONHandler(shown.Writer(p.stdout), &slog.HandlerOptions{ReplaceAttr: logTime})).Info("ready",
 			"version", buildVersions().Version, "database", b.settings.DatabaseDisplay(), "webhooks", b.public+"/webhooks/",
 			"dashboard", b.admin+"/", "sources", len(b.settings.Engine.Sources))
 		return

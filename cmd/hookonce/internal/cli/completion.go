@@ -82,6 +82,7 @@ func (p *program) names(f *apiFlags, set func(*config.Settings) []string, ask fu
 	if gateway != nil && err == nil {
 		names = append(names, ask(ctx, gateway)...)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name != printable(name) })
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -106,10 +106,10 @@ func (p *program) printNext(next string, searched hookadmin.Time) error {
 		return nil
 	}
 	if !time.Time(searched).IsZero() {
-		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), next)
+		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), printable(word(next)))
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", next)
+	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", printable(word(next)))
 	return err
 }
 
@@ -226,7 +226,7 @@ func printOtherBody(w io.Writer, o *hookadmin.OtherBody) error {
 	if o == nil {
 		return nil
 	}
-	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, o.BodySHA256)
+	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, printable(o.BodySHA256))
 	return printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
 }
 
@@ -243,7 +243,8 @@ func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
 		default:
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, a.MessageID, printable(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
+		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, printable(a.MessageID),
+			printable(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
 			return err
 		}
 	}

@@ -123,7 +123,7 @@ sources:
 }
 
 func quotedYAML(s string) string {
-	if plainWord.MatchString(s) && !strings.HasSuffix(s, ":") {
+	if s == word(s) && !strings.HasSuffix(s, ":") {
 		return s
 	}
 	return "'" + strings.ReplaceAll(strings.ReplaceAll(s, "${", "$${"), "'", "''") + "'"

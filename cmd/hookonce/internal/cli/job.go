@@ -27,7 +27,7 @@ func (p *program) jobBar() (show func(*adminclient.Job), end func()) {
 			return
 		}
 		if bar == nil {
-			fmt.Fprintf(p.stderr, "The gateway runs %s.\nCtrl-C cancels it; it goes on if this command is killed.\n", job.ID)
+			fmt.Fprintf(p.stderr, "The gateway runs %s.\nCtrl-C cancels it; it goes on if this command is killed.\n", printable(job.ID))
 			bar = newBar(p.stderr, job, min(width-40, 40))
 		}
 		_ = bar.Set64(min(job.Done+job.Skipped+job.Failed, max(job.Count, 1))) // a bar that fails stops nothing

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -202,9 +202,7 @@ func (l *listener) post(ctx context.Context, c *copied) error {
 // print prints the line of a copy.
 func (l *listener) print(c *copied) error {
 	if l.flags.json {
-		enc := json.NewEncoder(l.out)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(c)
+		return shown.NewEncoder(l.out).Encode(c)
 	}
 	l.screen.setStatus("r resend · e edit and resend · s save · q quit")
 	source := c.Source + " "

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // The values of --log-format.
@@ -40,7 +41,7 @@ func (p *program) newLogger(cmd *cobra.Command, f *logFlags) (*slog.Logger, erro
 	case f.format != logAuto && f.format != logText && f.format != logJSON:
 		return nil, newUsageError(cmd, fmt.Errorf("--log-format: %q is none of text, json and auto", f.format))
 	case f.isJSON(p.stderr):
-		return slog.New(slog.NewJSONHandler(p.stderr, options)), nil
+		return slog.New(slog.NewJSONHandler(shown.Writer(p.stderr), options)), nil
 	}
 	return slog.New(slog.NewTextHandler(p.stderr, options)), nil
 }

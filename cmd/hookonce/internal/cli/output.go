@@ -2,24 +2,22 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // output is stdout. It keeps the first error, so that a full disk ends no command with 0.
@@ -71,7 +69,7 @@ func fileOf(w io.Writer) (*os.File, bool) {
 // that are not UTF-8. Senders choose event ids and types; they must not control an operator's
 // screen.
 func printable(s string) string {
-	if strings.IndexFunc(s, notPrintable) < 0 && utf8.ValidString(s) {
+	if strings.IndexFunc(s, shown.Unprintable) < 0 && utf8.ValidString(s) {
 		return s
 	}
 	var b strings.Builder
@@ -80,8 +78,8 @@ func printable(s string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case notPrintable(r):
-			quoted := strconv.QuoteRune(r)
+		case shown.Unprintable(r):
+			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		default:
 			b.WriteRune(r)
@@ -90,8 +88,6 @@ func printable(s string) string {
 	}
 	return b.String()
 }
-
-func notPrintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // printableLines is printable for text with several lines: line feeds and tabs stay.
 func printableLines(s string) string {
@@ -112,7 +108,7 @@ func escaped(name string, raw []byte) string {
 	characters, escapes := 0, 0
 	for rest := raw; len(rest) > 0; characters++ {
 		r, size := utf8.DecodeRune(rest)
-		if r == utf8.RuneError && size == 1 || notPrintable(r) && !strings.ContainsRune("\n\r\t", r) {
+		if r == utf8.RuneError && size == 1 || shown.Unprintable(r) && !strings.ContainsRune("\n\r\t", r) {
 			escapes++
 		}
 		rest = rest[size:]
@@ -123,22 +119,13 @@ func escaped(name string, raw []byte) string {
 	return strings.TrimSuffix(printableLines(string(raw)), "\n") + fmt.Sprintf("\n(%s has %s; --json prints its bytes in base64.)", name, counted(escapes, "escaped character"))
 }
 
-// plainWord matches words that a shell takes literally.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
-
 // word quotes s as one word for a shell, for commands that are shown for pasting: an event id must
 // not change the command.
-func word(s string) string {
-	if plainWord.MatchString(s) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
+func word(s string) string { return shown.Word(s) }
 
 // writeJSON prints v the way the API encodes it, indented.
 func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
+	enc := shown.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }

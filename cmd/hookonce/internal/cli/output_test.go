@@ -79,13 +79,14 @@ func TestEscaped(t *testing.T) {
 func TestWord(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
-		"evt_1":        "evt_1",
-		"a/b:c.d@e%2F": "a/b:c.d@e%2F",
-		"":             "''",
-		"a b":          "'a b'",
-		"$(reboot)":    "'$(reboot)'",
-		"it's;ls":      `'it'\''s;ls'`,
-		"ä":            "'ä'",
+		"evt_1":         "evt_1",
+		"a/b:c.d@e%2F":  "a/b:c.d@e%2F",
+		"":              "''",
+		"a b":           "'a b'",
+		"$(reboot)":     "'$(reboot)'",
+		"it's;ls":       `'it'\''s;ls'`,
+		"ä":             "'ä'",
+		"e\u202e\u200b": `'e'"$(printf '\342\200\256\342\200\213')"`,
 	} {
 		if got := word(in); got != want {
 			t.Errorf("word(%q) = %s, want %s", in, got, want)

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 const (
@@ -239,7 +240,7 @@ func (k *tailKeys) typeKey(key rune) {
 		if runes := []rune(k.typed); len(runes) > 0 {
 			k.typed = string(runes[:len(runes)-1])
 		}
-	case !notPrintable(key):
+	case !shown.Unprintable(key):
 		k.typed += string(key)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // tailWriter writes the rows of "events tail".
@@ -20,9 +21,7 @@ type tailWriter interface {
 
 func (p *program) newTailWriter(asJSON bool) tailWriter {
 	if asJSON {
-		enc := json.NewEncoder(p.stdout)
-		enc.SetEscapeHTML(false)
-		return tailJSON{enc}
+		return tailJSON{shown.NewEncoder(p.stdout)}
 	}
 	return &tailText{out: p.stdout, colored: isTerminal(p.stdout) && p.variable("NO_COLOR") == "" && p.variable("TERM") != "dumb"}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/internal/spelling"
 )
 
@@ -62,10 +63,10 @@ func (f Fault) text(file, kind string) string {
 // printable replaces characters that could fake a line break or control a terminal: a key may hold
 // any.
 func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
+	if shown.Unprintable(r) {
+		return unicode.ReplacementChar
 	}
-	return unicode.ReplacementChar
+	return r
 }
 
 // Faults is the error of Load: all faults, sorted by position.
