@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -317,11 +318,22 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 		source:   s,
 		method:   r.Method,
 		header:   r.Header,
-		visible:  wire.VisibleHeader(r.Header, s.hidden, r.RawQuery),
+		visible:  wire.VisibleHeader(r.Header, s.hiddenIn(r.Header), r.RawQuery),
 		rawQuery: r.RawQuery,
 		wire:     r.Body,
 		body:     r.Body,
 	}, nil
+}
+
+// hiddenIn returns the names of the headers that are stored as "<secret>".
+func (s *source) hiddenIn(h http.Header) []string {
+	hidden := s.hidden
+	for name := range h {
+		if send.Credential(name) {
+			hidden = append(slices.Clip(hidden), name)
+		}
+	}
+	return hidden
 }
 
 // setAckKey prepares the signing of answers, if the provider verifies answers.

@@ -52,7 +52,18 @@ var notForwardedPrefixes = []string{
 	"x-goog-authenticated-", "x-goog-iap-", "x-host", "x-http-", "x-invoke-", "x-method-", "x-middleware-",
 	"x-ms-client-principal", "x-ms-forwarded-", "x-ms-token-", "x-original-", "x-originating-", "x-override-",
 	"x-proxy-", "x-real-", "x-remote-", "x-rewrite-", "x-ssl-", "x-vercel-forwarded-", "x-vercel-ip-",
-	"x-vercel-proxied-", "x-webauth-",
+	"x-vercel-oidc-", "x-vercel-proxied-", "x-webauth-",
+}
+
+// secretWords are in the names of headers with which a proxy passes on a credential of its user.
+var secretWords = []string{"token", "jwt", "secret", "password", "assertion", "authorization", "cookie", "oidc-data", "session"}
+
+// Credential reports whether a header is never passed on and, by its name, carries a credential: that of
+// a proxy's user, as X-Forwarded-Access-Token and X-Amzn-Oidc-Data do.
+func Credential(name string) bool {
+	var buf [64]byte
+	folded := string(fold(buf[:0], name))
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(folded, word) }) && !forwarded(name, nil)
 }
 
 // header returns the headers for a destination, without the signature: first the sender's headers,

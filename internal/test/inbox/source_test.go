@@ -70,6 +70,13 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			}
 			r.URL.RawQuery = "token=canary-7f3a-query"
 			r.Header.Set("X-Original-Uri", r.URL.RequestURI())
+			for _, name := range []string{
+				"X-Forwarded-Access-Token", "X_forwarded_access_token", "X-Amzn-Oidc-Data", "X-Amzn-Oidc-Accesstoken", "X-Auth-Request-Access-Token",
+				"X-Goog-Iap-Jwt-Assertion", "Cf-Access-Client-Secret", "X-Ms-Token-Aad-Id-Token", "X-Authentik-Jwt", "X-Serverless-Authorization", "Cookie2",
+			} {
+				r.Header[name] = []string{"canary-7f3a-proxy"}
+			}
+			r.Header.Set("X-Auth-Token", "of the sender, for the destination")
 			if got := deliver(in, r); got != ok {
 				t.Fatalf("got %+v, want ok", got)
 			}
@@ -86,6 +93,9 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			var header http.Header
 			if err := json.Unmarshal(ev.Headers, &header); err != nil || header.Get(tt.header) != "<secret>" {
 				t.Errorf("error %v, headers %s; want <secret> for %s", err, ev.Headers, tt.header)
+			}
+			if header.Get("X-Amzn-Oidc-Data") != "<secret>" || header.Get("X-Auth-Token") == "<secret>" {
+				t.Errorf("headers %s", ev.Headers)
 			}
 		})
 	}
