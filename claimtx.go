@@ -97,7 +97,7 @@ func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *an
 		out.claims[i].Work = driver.WorkDone // by the caller
 		out.Events = append(out.Events, &Event{
 			Source: d.source.Name, ID: events[i].ID, Type: events[i].Type, OccurredAt: events[i].Time,
-			Header: d.visible.Clone(), Body: events[i].Body, ReceivedAt: time.Now(), Attempt: 1, key: out.claims[i].Key,
+			Header: d.visible.Clone(), Body: events[i].Body, ReceivedAt: time.Now(), Attempt: 1, key: out.claims[i].Key, rules: d.source.extractor,
 		})
 	}
 	return out, nil

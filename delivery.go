@@ -175,7 +175,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 	if len(src.routes) > 0 {
 		var undecided string
 		claim.Messages, undecided = in.messagesFor(src, key, &Event{
-			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body,
+			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body, rules: src.extractor,
 		}, d.deadline.Add(-src.AckTimeout/decideShare))
 		if undecided != "" {
 			claim.Undecided = driver.NoteUndecided + undecided

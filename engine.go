@@ -23,6 +23,7 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // Engine is the part of an Inbox that does not depend on the transaction type: it receives
@@ -100,6 +101,12 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 	in, err := newEngine(db, own, handled, errors.Join(own.checkWork(limits, handled), checkHandlers(db, handled)))
 	if err != nil {
 		return nil, err
+	}
+	handlers.rules = func(source string) *provider.Extractor {
+		if src := in.setup.Load().sources[source]; src != nil {
+			return src.extractor
+		}
+		return nil
 	}
 	in.worker = work.New(db, handlers, work.Options{
 		AllowUnsafe: own.AllowUnsafe,

@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/work"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // Event is one event of a source. A handler must not change it.
@@ -23,7 +24,7 @@ type Event struct {
 	Type       string // "" if the provider has none
 	OccurredAt time.Time
 	Header     http.Header // as received; shared credentials are replaced by "<secret>"
-	Body       []byte      // as received, or inflated if it was compressed; one item of a batch
+	Body       []byte      // as received, or inflated if it was compressed; one item of a batch. See Document.
 
 	// The fields below are zero unless the event is being handled; they are zero in Route.Where,
 	// for example.
@@ -36,7 +37,18 @@ type Event struct {
 	Current []byte // result of Source.Refetch; nil without it
 
 	key           driver.Key
-	keyGeneration int // of the last replay as new
+	keyGeneration int                 // of the last replay as new
+	rules         *provider.Extractor // of the source; nil for one made by hand
+}
+
+// Document returns the JSON that body: means in the locations of the source: Body, or what
+// EventRules.Document makes of it, for example the field of a form. Body stays as the sender sent it.
+// Document does not check that it is valid JSON. The error says why there is none.
+func (ev *Event) Document() ([]byte, error) {
+	if ev.rules == nil {
+		return ev.Body, nil
+	}
+	return ev.rules.EventDocument(ev.Body)
 }
 
 // IdempotencyKey returns a key for a call that a handler makes to another API, for example the
@@ -58,12 +70,12 @@ func (ev *Event) IdempotencyKey(purpose string) string {
 	return "hookonce_" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:18]))[:29]
 }
 
-// eventOf returns ev as handlers see it.
-func eventOf(ev *work.Event) *Event {
+// eventOf returns ev as handlers see it. rules are those of its source.
+func eventOf(ev *work.Event, rules *provider.Extractor) *Event {
 	return &Event{
 		Source: ev.Source, ID: ev.EventID, Type: ev.Type, OccurredAt: ev.OccurredAt,
 		Header: ev.Header, Body: ev.Body, ReceivedAt: ev.ReceivedAt, Current: ev.Current,
-		Generation: ev.Generation, Attempt: ev.Attempts + 1, key: ev.Key, keyGeneration: ev.KeyGeneration,
+		Generation: ev.Generation, Attempt: ev.Attempts + 1, key: ev.Key, keyGeneration: ev.KeyGeneration, rules: rules,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/work"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // HandlerFunc handles one event in a transaction of type T, your own: pgx.Tx with package hookpgx,
@@ -100,21 +101,24 @@ func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 // literals returns the length of a pattern without its stars.
 func literals(pattern string) int { return len(pattern) - strings.Count(pattern, "*") }
 
-// HandleJSON is Handle for a handler that takes the body as JSON, decoded into a B by
-// encoding/json; or, for a source with Refetch, the object's current state. A body that does not
-// fit B is a permanent failure: a retry would get the same bytes. Replay the event once the program
-// is corrected.
+// HandleJSON is Handle for a handler that takes Event.Document, decoded into a B by encoding/json;
+// or, for a source with Refetch, the object's current state. A body that does not fit B is a permanent
+// failure: a retry would get the same bytes. Replay the event once the program is corrected.
 func HandleJSON[T, B any](mux *Mux[T], source, eventType string, h func(ctx context.Context, tx T, ev *Event, body B) error) {
 	if h == nil {
 		panic("hookonce: HandleJSON needs a handler")
 	}
 	Handle(mux, source, eventType, func(ctx context.Context, tx T, ev *Event) error {
-		data := ev.Body
-		if ev.Current != nil {
-			data = ev.Current
+		data := ev.Current
+		var err error
+		if data == nil {
+			data, err = ev.Document()
 		}
 		var body B
-		if err := json.Unmarshal(data, &body); err != nil {
+		if err == nil {
+			err = json.Unmarshal(data, &body)
+		}
+		if err != nil {
 			return Permanent(fmt.Errorf("decoding the body: %w", err))
 		}
 		return h(ctx, tx, ev, body)
@@ -189,11 +193,14 @@ func (m *Mux[T]) seal() handlers[T] {
 	if m != nil {
 		m.sealed = true
 	}
-	return handlers[T]{m}
+	return handlers[T]{mux: m}
 }
 
 // handlers is a sealed Mux, as workers need it.
-type handlers[T any] struct{ mux *Mux[T] }
+type handlers[T any] struct {
+	mux   *Mux[T]
+	rules func(source string) *provider.Extractor // nil for an unknown source
+}
 
 // Types implements work.Handlers.
 func (h handlers[T]) Types() map[string][]string { return h.mux.types() }
@@ -208,7 +215,7 @@ func (h handlers[T]) Handles(source, eventType string) bool {
 
 // Start implements work.Handlers.
 func (h handlers[T]) Start(ctx context.Context, tx T, ev *work.Event) *work.Call {
-	r, done := start(ctx, h.mux.handler(ev.Source, ev.Type), tx, eventOf(ev))
+	r, done := start(ctx, h.mux.handler(ev.Source, ev.Type), tx, eventOf(ev, h.rules(ev.Source)))
 	return &work.Call{Done: done, Enqueued: r.destinations}
 }
 

@@ -99,14 +99,14 @@ func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) 
 		p.Unknown = true
 		return nil
 	}
-	header, err := wire.ParseHeader(detail.Headers)
+	header, body, err := wire.Stored(detail.Headers, detail.Body)
 	if err != nil {
-		return fmt.Errorf("hookonce: replay event %q of source %q: stored headers: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
+		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
 	}
 	var undecided string
 	p.Routes, undecided = in.messagesFor(src, detail.Key, &Event{
 		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
-		OccurredAt: detail.OccurredAt, Header: header, Body: detail.Body,
+		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
 	}, time.Time{})
 	p.Undecided = undecided != ""
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/locate"
@@ -148,6 +149,29 @@ func (x *Extractor) Document(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", locate.ErrMalformed, doc.Err)
 	}
 	return doc.JSON, nil
+}
+
+// EventDocument is Document for the body of one event, as Event.Body has it: an item of a batch is JSON.
+func (x *Extractor) EventDocument(body []byte) ([]byte, error) {
+	if x.batch != nil {
+		return body, nil
+	}
+	return x.Document(body)
+}
+
+// Form reports whether the event is read from the fields of a form: then its body is not JSON.
+func (x *Extractor) Form() bool {
+	form := false
+	for _, e := range []*locate.Expr{x.fields.ID, x.fields.Type, x.fields.Time} {
+		if e == nil {
+			continue
+		}
+		if slices.ContainsFunc(e.Refs(), func(r locate.Ref) bool { return r.Kind == locate.Body }) {
+			return false
+		}
+		form = form || e.Uses(locate.Form)
+	}
+	return form && x.document == nil
 }
 
 // Stored returns the input for expressions of Spec.ParseStored, from the header and body of a

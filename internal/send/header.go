@@ -55,7 +55,7 @@ var notForwardedPrefixes = []string{
 	"x-vercel-oidc-", "x-vercel-proxied-", "x-webauth-",
 }
 
-// secretWords are in the names of headers with which a proxy passes on a credential of its user.
+// secretWords are parts of the names of headers that pass on a credential of a proxy's user.
 var secretWords = []string{"token", "jwt", "secret", "password", "assertion", "authorization", "cookie", "oidc-data", "session"}
 
 // Credential reports whether a header is never passed on and, by its name, carries a credential: that of

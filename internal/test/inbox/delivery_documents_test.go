@@ -1,10 +1,16 @@
 package inbox_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"database/sql"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -75,6 +81,61 @@ func TestStoredFormOfDocuments(t *testing.T) {
 				t.Errorf("claims (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A route and a handler read the document of GitHub's form, also of a compressed one and in a replay; the
+// bytes stay as they came.
+func TestConditionsAndHandlersReadTheDocument(t *testing.T) {
+	t.Parallel()
+	const body = "payload=%7B%22ref%22%3A%22main%22%7D"
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	_, _ = zw.Write([]byte(body))
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, to := onSQLite(t), newSent()
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, push struct{ Ref string }) error {
+		return l.insert(ctx, tx, push.Ref+" "+string(ev.Body))
+	})
+	var routed atomic.Bool
+	in := inbox(t, l, mux, func(c *hookonce.Config) {
+		c.Sources[0].Event.Document, c.Sources[0].ContentEncodings = "form:payload", []string{"gzip"}
+		c.Destinations = []hookonce.Destination{{Name: "app", Sender: to}}
+		c.Routes = []hookonce.Route{{Name: "r", To: "app", Where: func(ev *hookonce.Event) (bool, error) {
+			document, err := ev.Document()
+			return routed.Load() && string(document) == `{"ref":"main"}`, err
+		}}}
+	})
+	run(t, in)
+	for id, eventType := range map[string]string{"e1": "ping", "e2": "push"} {
+		got := deliver(in, delivery(id, zipped.String(), func(r *http.Request) {
+			r.Header.Set("Content-Encoding", "gzip")
+			r.Header.Set("X-GitHub-Event", eventType)
+		}))
+		if got != ok {
+			t.Fatalf("%+v", got)
+		}
+	}
+	wantDone(t, l, "e2")
+	routed.Store(true)
+	if replayed, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "e1", Mode: driver.ReplayAsNew}); err != nil || replayed.Messages != 1 {
+		t.Fatalf("the replay decides %+v, %v; want one message", replayed, err)
+	}
+	if got := deliver(in, delivery("e3", body)); got != ok {
+		t.Fatalf("%+v", got)
+	}
+	wantDone(t, l, "e3")
+	for range 2 {
+		<-to.got
+	}
+	wantEffects(t, l, "main "+body, "main "+body)
+	got := []string{string(to.all[0].Body), string(to.all[1].Body)}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{zipped.String(), body}, got); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/route"
+	"github.com/hookonce/hookonce/provider"
 )
 
 var routeKeys = append([]string{"name", "sources", "types", "where", "to"}, destinationKeys...)
@@ -59,6 +60,7 @@ func (r *routeReader) route(number int, n *node) {
 	where := m.get("where")
 	if text, ok := r.text(where); ok {
 		route.Where = r.compileWhere(where, text)
+		r.checkBodies(where, text, route.Sources)
 	}
 	to, named := r.text(m.get("to"))
 	route.Name = r.routeName(m.get("name"), n, to, number)
@@ -144,6 +146,33 @@ func (r *routeReader) compileWhere(n *node, text string) func(*hookonce.Event) (
 		return nil
 	}
 	return where
+}
+
+// checkBodies warns of a condition on the body of sources whose bodies are never JSON. A route for all
+// sources may be meant for some of them.
+func (r *routeReader) checkBodies(n *node, text string, sources []string) {
+	if !route.ReadsBody(text) {
+		return
+	}
+	var forms []string
+	of := len(sources)
+	for i := range r.config.Sources {
+		s := &r.config.Sources[i]
+		if of > 0 && !slices.Contains(sources, s.Name) {
+			continue
+		}
+		spec, err := provider.Lookup(s.Provider)
+		if err != nil {
+			continue // reported with the source
+		}
+		if x, err := provider.CompileRules(s.Event.Or(spec.Event)); err == nil && x.Form() {
+			forms = append(forms, s.Name)
+		}
+	}
+	if len(forms) > 0 && (of > 0 || len(forms) == len(r.config.Sources)) {
+		r.warn(n, "body is always nil in events of source %s: their bodies are forms, not JSON; set event.document (form:FIELD) if a field holds JSON",
+			strings.Join(forms, ", "))
+	}
 }
 
 // forwards adds the destinations and routes of --forward flags; see Flags.

@@ -127,6 +127,25 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// A condition on a body that is never JSON deserves a warning.
+func TestWarningOfBodiesThatAreForms(t *testing.T) {
+	t.Parallel()
+	const form, doc, json = `{provider: none, event: {id: "form:id"}}`, `{provider: none, event: {id: "body:id", document: "form:p"}}`,
+		`{provider: none, event: {id: "header:X-Id"}}`
+	for text, want := range map[string]string{
+		`sources: [f], where: "body.paid"`:             "source f: their bodies are forms",
+		`sources: [f, j], where: "not (body.n in [])"`: "source f: their bodies are forms",
+		`sources: [f], where: "event.type == 'body'"`:  "",
+		`sources: [d, j], where: "body.paid"`:          "",
+		`where: "body.paid"`:                           "",
+	} {
+		got, ok := Check(LoadOptions{Environ: environ(), Dir: dirWith(t, "sources: {f: "+form+", d: "+doc+", j: "+json+"}\nroutes: [{url: 'https://a/', "+text+"}]\n")})
+		if !ok || strings.Contains(got, "bodies") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, %s", text, ok, got)
+		}
+	}
+}
+
 // Only warnings that the engine also gives, at start or in the status of a source, are marked.
 func TestWarningsThatTheEngineGives(t *testing.T) {
 	t.Parallel()

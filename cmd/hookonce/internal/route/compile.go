@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
@@ -76,6 +77,27 @@ func Compile(where string) (func(*hookonce.Event) (bool, error), error) {
 		return nil, describe(err)
 	}
 	return func(ev *hookonce.Event) (bool, error) { return run(program, ev) }, nil
+}
+
+// ReadsBody reports whether an expression that Compile takes looks into the body.
+func ReadsBody(where string) bool {
+	tree, err := parser.Parse(where)
+	if err != nil {
+		return false
+	}
+	found := bodies(false)
+	ast.Walk(&tree.Node, &found)
+	return bool(found)
+}
+
+// bodies becomes true at the name body.
+type bodies bool
+
+// Visit implements ast.Visitor.
+func (b *bodies) Visit(node *ast.Node) {
+	if name, is := (*node).(*ast.IdentifierNode); is && name.Value == "body" {
+		*b = true
+	}
 }
 
 func run(program *vm.Program, ev *hookonce.Event) (bool, error) {

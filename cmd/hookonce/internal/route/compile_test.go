@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 const invoice = `{
@@ -358,6 +361,37 @@ func TestUndecided(t *testing.T) {
 		}
 		if _, err := decide(testEvent(body)); err != nil {
 			t.Errorf("%s: %v", where, err)
+		}
+	}
+}
+
+// body is the document of the event, also if the sender sent a form or XML.
+func TestBodyIsTheDocument(t *testing.T) {
+	t.Parallel()
+	decide, err := Compile(`body.state == "paid"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := rig.OpenSQLite(t)
+	for document, body := range map[string]string{
+		"":       `{"state":"paid"}`,
+		"form:p": "p=%7B%22state%22%3A%22paid%22%7D",
+		"xml":    "<state>paid</state>",
+	} {
+		in, err := hookonce.NewEngine(store, &hookonce.Config{Sources: []hookonce.Source{{
+			Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "header:X-Id", Document: document},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/lab", strings.NewReader(body))
+		r.Header.Set("X-Id", "e1")
+		d, err := in.Verify(httptest.NewRecorder(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := decide(d.Events[0]); !got || err != nil {
+			t.Errorf("%q: %v, %v", document, got, err)
 		}
 	}
 }

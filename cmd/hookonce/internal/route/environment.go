@@ -51,7 +51,10 @@ func newEnvironment(ev *hookonce.Event) environment {
 	var body any
 	env.Parsed = func() any {
 		if !parsed {
-			parsed, body = true, parseBody(ev.Body)
+			parsed = true
+			if document, err := ev.Document(); err == nil {
+				body = parseBody(document)
+			}
 		}
 		return body
 	}
