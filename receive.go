@@ -31,8 +31,11 @@ const (
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
 // provider. Under an http.ServeMux pattern with a {source} wildcard it takes the name from there;
 // otherwise it reads the escaped path itself and knows no other path. Some handshakes are GET, HEAD
-// or OPTIONS requests: a pattern with the method POST keeps them out. It must get the body as it came: one that a
-// middleware has read is answered 503. ServeHTTP may be called concurrently.
+// or OPTIONS requests: a pattern with the method POST keeps them out. ServeHTTP may be called
+// concurrently.
+//
+// It must get the body as it came: one that a middleware has read is answered 503. If a middleware has
+// read a part of a chunked body, nothing tells, and the delivery looks forged.
 //
 // The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
 // answer of 2xx is written only after the commit.
@@ -198,17 +201,25 @@ func tooLarge(src *source) *answer {
 		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(reasonTooLarge)
 }
 
-// readBody reads the raw body within its limits of size and time. A body that code in front has read is no fault of the
-// sender: without it, every signature would look forged.
+// taken says why there is no body. A body that code in front has read is no fault of the sender: without it,
+// every signature would look forged.
+const taken = "the body was read before hookonce got the request, by a middleware: hookonce must read the raw body"
+
+// wasClosed reports whether err is that of a body which code in front has closed. For HTTP/2 net/http
+// exports none.
+func wasClosed(err error) bool {
+	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
+}
+
+// readBody reads the raw body within its limits of size and time.
 func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.Budget) ([]byte, *answer) {
-	const taken = "the body was read before hookonce got the request, by a middleware: hookonce must read the raw body"
 	if r.Body == nil {
 		return nil, unavailable("the request's Body is nil: "+taken, nil)
 	}
 	body, err := wire.ReadAll(http.MaxBytesReader(w, r.Body, src.MaxBody), r.ContentLength, budget)
 	var tooBig *http.MaxBytesError
 	switch {
-	case err == nil && int64(len(body)) < r.ContentLength, errors.Is(err, http.ErrBodyReadAfterClose):
+	case err == nil && int64(len(body)) < r.ContentLength, wasClosed(err):
 		return nil, unavailable(taken, err)
 	case err == nil:
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -247,7 +258,12 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 	case errors.Is(err, verify.ErrNoKeys) || errors.Is(err, verify.ErrNoURL):
 		return nil, unavailable("the source is not set up to verify", err)
 	case errors.Is(err, errKeyRef) || errors.As(err, &unverified):
-		return nil, in.refuseUnverified(r, now, err)
+		a := in.refuseUnverified(r, now, err)
+		if a.status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 {
+			// An empty body of unknown length is rare, and all that is left of a chunked one that was read.
+			a = unavailable("not verified, and the body is empty: maybe "+taken, err)
+		}
+		return nil, a
 	}
 	return nil, unavailable("there are no keys to verify with", err)
 }
