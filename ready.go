@@ -47,9 +47,8 @@ func (in *Engine) checkSchema(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if want := len(in.store.Migrations()); len(applied) != want {
-		return fmt.Errorf("hookonce: %w: it has %d steps, and this program %d: call hookmigrate.Up, or run \"hookonce migrate up\"",
-			driver.ErrSchema, len(applied), want)
+	if err := driver.CheckSchema(in.store.Migrations(), applied); err != nil {
+		return fmt.Errorf("hookonce: %w", err)
 	}
 	in.fits.Store(true)
 	return nil

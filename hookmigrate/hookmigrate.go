@@ -5,11 +5,12 @@
 // on steps are never edited, and a change is a new file. A store applies all missing steps in one
 // transaction under a lock, so any number of processes may start at once.
 //
-// Check refuses a schema that is newer or older than the program.
+// Check refuses a schema that is newer or older than the program, or of another build.
 package hookmigrate
 
 import (
 	"context"
+	"crypto/sha256"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -27,8 +28,12 @@ var embedded embed.FS
 // files holds the folders of steps. Tests replace it.
 var files fs.FS = embedded
 
-// schemaPlaceholder stands for the quoted name of the schema in the files for PostgreSQL.
-const schemaPlaceholder = "{schema}"
+const (
+	// schemaPlaceholder stands for the quoted name of the schema in the files for PostgreSQL.
+	schemaPlaceholder = "{schema}"
+	// hashPlaceholder stands for the hash of the file, which each step records.
+	hashPlaceholder = "{hash}"
+)
 
 var (
 	schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
@@ -86,7 +91,10 @@ func read(folder string) []driver.Migration {
 		if err != nil {
 			panic("hookmigrate: " + err.Error())
 		}
-		steps = append(steps, driver.Migration{Version: version, Name: parts[2], SQL: string(sql)})
+		hash := fmt.Sprintf("%x", sha256.Sum256(sql))
+		steps = append(steps, driver.Migration{
+			Version: version, Name: parts[2], Hash: hash, SQL: strings.ReplaceAll(string(sql), hashPlaceholder, hash),
+		})
 	}
 	return steps
 }
@@ -97,17 +105,19 @@ type Step struct {
 	Name    string // "" if Unknown
 	Applied bool
 	Unknown bool // applied by a newer program; this program does not know the step
+	// OtherBuild is set if another build applied the step, before the first release: its text differs.
+	OtherBuild bool
 }
 
 // Up applies the missing steps in one transaction, and returns them: none if the schema is up to
-// date. It does not touch a schema that is newer than this program; the error then matches
-// [driver.ErrSchema].
+// date. It does not touch a schema that is newer than this program, or that another build made before
+// the first release; the error then matches [driver.ErrSchema].
 func Up(ctx context.Context, m driver.Migrator) ([]driver.Migration, error) {
-	steps, err := Status(ctx, m)
+	applied, err := m.Applied(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseNewer(steps); err != nil {
+	if err := driver.CheckApplied(m.Migrations(), applied); err != nil {
 		return nil, err
 	}
 	return m.Apply(ctx)
@@ -122,16 +132,16 @@ func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 	}
 	var steps []Step
 	for _, known := range m.Migrations() {
-		steps = append(steps, Step{
-			Version: known.Version,
-			Name:    known.Name,
-			Applied: slices.Contains(applied, known.Version),
-		})
+		step := Step{Version: known.Version, Name: known.Name}
+		if i := slices.IndexFunc(applied, func(a driver.Migration) bool { return a.Version == known.Version }); i >= 0 {
+			step.Applied, step.OtherBuild = true, applied[i].Hash != known.Hash
+		}
+		steps = append(steps, step)
 	}
 	newest := len(steps)
-	for _, version := range applied {
-		if version > newest {
-			steps = append(steps, Step{Version: version, Applied: true, Unknown: true})
+	for _, a := range applied {
+		if a.Version > newest {
+			steps = append(steps, Step{Version: a.Version, Applied: true, Unknown: true})
 		}
 	}
 	return steps, nil
@@ -140,28 +150,9 @@ func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 // Check returns nil if the database has exactly the steps of this program. If it has others, the
 // error matches [driver.ErrSchema] and says what to do.
 func Check(ctx context.Context, m driver.Migrator) error {
-	steps, err := Status(ctx, m)
+	applied, err := m.Applied(ctx)
 	if err != nil {
 		return err
 	}
-	if err := refuseNewer(steps); err != nil {
-		return err
-	}
-	for _, step := range steps {
-		if !step.Applied {
-			return fmt.Errorf("%w: step %d (%s) has not been applied: run \"hookonce migrate up\"",
-				driver.ErrSchema, step.Version, step.Name)
-		}
-	}
-	return nil
-}
-
-func refuseNewer(steps []Step) error {
-	for _, step := range steps {
-		if step.Unknown {
-			return fmt.Errorf("%w: it has step %d, which this program does not know: upgrade hookonce",
-				driver.ErrSchema, step.Version)
-		}
-	}
-	return nil
+	return driver.CheckSchema(m.Migrations(), applied)
 }

@@ -28,13 +28,13 @@ func TestFiles(t *testing.T) {
 			if step.Version != i+1 || step.Name == "" {
 				t.Errorf("%s: step %d is version %d, named %q", name, i+1, step.Version, step.Name)
 			}
-			if strings.Contains(step.SQL, "{schema}") {
-				t.Errorf("%s: step %d contains {schema}", name, step.Version)
+			if strings.Contains(step.SQL, "{schema}") || strings.Count(step.SQL, step.Hash) != 1 {
+				t.Errorf("%s: step %d contains {schema}, or its hash not once", name, step.Version)
 			}
 		}
 	}
 	for _, step := range hookmigrate.Postgres("some_schema") {
-		record := fmt.Sprintf(`INSERT INTO "some_schema".schema_migration (version, name) VALUES (%d, '%s');`, step.Version, step.Name)
+		record := fmt.Sprintf(`INSERT INTO "some_schema".schema_migration (version, name, hash) VALUES (%d, '%s', '%s');`, step.Version, step.Name, step.Hash)
 		if !strings.Contains(step.SQL, record) {
 			t.Errorf("postgres: step %d does not record itself with: %s", step.Version, record)
 		}
@@ -98,7 +98,7 @@ func panics(f func()) (panicked bool) {
 
 // database is a migrator whose database is a list of versions.
 type database struct {
-	applied []int
+	applied []driver.Migration
 	err     error
 	calls   int
 }
@@ -106,7 +106,7 @@ type database struct {
 func (d *database) Migrations() []driver.Migration {
 	return []driver.Migration{{Version: 1, Name: "one"}, {Version: 2, Name: "two"}}
 }
-func (d *database) Applied(context.Context) ([]int, error) { return d.applied, d.err }
+func (d *database) Applied(context.Context) ([]driver.Migration, error) { return d.applied, d.err }
 
 func (d *database) Apply(context.Context) ([]driver.Migration, error) {
 	d.calls++
@@ -130,7 +130,10 @@ func TestVersions(t *testing.T) {
 		{[]int{1, 2}, []hookmigrate.Step{one, two}, "", 0},
 		{[]int{1, 2, 3}, []hookmigrate.Step{one, two, {Version: 3, Applied: true, Unknown: true}}, "upgrade hookonce", -1},
 	} {
-		d := &database{applied: test.applied}
+		d := &database{}
+		for _, version := range test.applied {
+			d.applied = append(d.applied, driver.Migration{Version: version})
+		}
 		steps, err := hookmigrate.Status(t.Context(), d)
 		if diff := cmp.Diff(test.steps, steps); err != nil || diff != "" {
 			t.Errorf("Status of %v: error %v, differs (-want +got):\n%s", test.applied, err, diff)

@@ -18,6 +18,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
@@ -98,11 +99,11 @@ func oneMore(t *testing.T, last string) (files fstest.MapFS, added driver.Migrat
 	}{
 		"postgres": {
 			hookmigrate.Postgres("x"), "ALTER TABLE {schema}.event ADD COLUMN color text NOT NULL DEFAULT 'blue';",
-			"INSERT INTO {schema}.schema_migration (version, name) VALUES (%d, '%s');",
+			"INSERT INTO {schema}.schema_migration (version, name, hash) VALUES (%d, '%s', '{hash}');",
 		},
 		"sqlite": {
 			hookmigrate.SQLite(), "ALTER TABLE hookonce_event ADD COLUMN color TEXT NOT NULL DEFAULT 'blue';",
-			"INSERT INTO hookonce_schema_migration (version, name, applied_at) VALUES (%d, '%s', 0);",
+			"INSERT INTO hookonce_schema_migration (version, name, hash, applied_at) VALUES (%d, '%s', '{hash}', 0);",
 		},
 	} {
 		added = driver.Migration{Version: len(s.shipped) + 1, Name: "color"}
@@ -146,6 +147,49 @@ func TestUpgrade(t *testing.T) { //nolint:paralleltest // it replaces the files
 			wantStatus(t, older, append(stepsOf(older, true), hookmigrate.Step{Version: added.Version, Applied: true, Unknown: true}))
 			wantStatus(t, newer, stepsOf(newer, true))
 		})
+	}
+}
+
+// TestOtherBuild has a database whose step another build made, before the first release, also one before
+// steps recorded their hash. Nothing must use it, and the error says why.
+func TestOtherBuild(t *testing.T) { //nolint:paralleltest // it replaces the files
+	other, _ := oneMore(t, "")
+	for name, file := range other {
+		file.Data = append(file.Data, "\n-- edited\n"...)
+		if strings.Contains(name, "0002") {
+			delete(other, name)
+		}
+	}
+	early := fstest.MapFS{}
+	for name, file := range other {
+		text := string(file.Data)
+		for _, cut := range []string{"	hash       text NOT NULL, -- of the text of the step\n", "    hash       TEXT    NOT NULL, -- of the text of the step\n", ", hash", ", '{hash}'"} {
+			text = strings.ReplaceAll(text, cut, "")
+		}
+		early[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	for name, database := range databases {
+		for build, files := range map[string]fs.FS{"another": other, "an early": early} {
+			t.Run(name+", "+build+" build", func(t *testing.T) {
+				open := database(t)
+				theirs, ours := openWith(files, open), open()
+				if _, err := theirs.Apply(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				engine, err := hookonce.NewEngine(ours, &hookonce.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, up := hookmigrate.Up(t.Context(), ours)
+				_, apply := ours.Apply(t.Context())
+				for what, err := range map[string]error{
+					"Check": hookmigrate.Check(t.Context(), ours), "Up": up, "Apply": apply, "Ready": engine.Ready(t.Context()),
+				} {
+					wantSchemaError(t, what, err, "step 1 (init) was made by another build; it is not upgradable before the first release")
+				}
+				wantStatus(t, ours, []hookmigrate.Step{{Version: 1, Name: "init", Applied: true, OtherBuild: true}})
+			})
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func TestWrongSchema(t *testing.T) {
 	if _, err := hookmigrate.Up(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	w.exec(t, "INSERT INTO {schema}.schema_migration (version, name) VALUES (99, 'later')")
+	w.exec(t, "INSERT INTO {schema}.schema_migration (version, name, hash) VALUES (99, 'later', '')")
 	wantSchemaError("Check of a newer schema", hookmigrate.Check(t.Context(), w))
 	_, err = w.Apply(t.Context())
 	wantSchemaError("Apply on a newer schema", err)

@@ -1931,7 +1931,8 @@ REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer, text[]),
 CREATE TABLE {schema}.schema_migration (
 	version    integer PRIMARY KEY,
 	name       text NOT NULL,
+	hash       text NOT NULL, -- of the text of the step
 	applied_at timestamptz NOT NULL DEFAULT now()
 );
 
-INSERT INTO {schema}.schema_migration (version, name) VALUES (1, 'init');
+INSERT INTO {schema}.schema_migration (version, name, hash) VALUES (1, 'init', '{hash}');

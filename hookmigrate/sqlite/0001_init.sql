@@ -589,8 +589,9 @@ WHERE state = 'dead'
 CREATE TABLE hookonce_schema_migration (
     version    INTEGER NOT NULL PRIMARY KEY,
     name       TEXT    NOT NULL,
+    hash       TEXT    NOT NULL, -- of the text of the step
     applied_at INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO hookonce_schema_migration (version, name, applied_at)
-VALUES (1, 'init', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER));
+INSERT INTO hookonce_schema_migration (version, name, hash, applied_at)
+VALUES (1, 'init', '{hash}', CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER));

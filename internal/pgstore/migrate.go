@@ -13,12 +13,12 @@ import (
 func (s *Store) Migrations() []driver.Migration { return slices.Clone(s.migrations) }
 
 // Applied implements [driver.Migrator].
-func (s *Store) Applied(ctx context.Context) ([]int, error) {
-	versions, err := s.applied(ctx, s.pools.Admin)
-	return versions, readFailed(s.pools.Admin, "reading the version of the schema", err)
+func (s *Store) Applied(ctx context.Context) ([]driver.Migration, error) {
+	steps, err := s.applied(ctx, s.pools.Admin)
+	return steps, readFailed(s.pools.Admin, "reading the version of the schema", err)
 }
 
-func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
+func (s *Store) applied(ctx context.Context, conn Conn) ([]driver.Migration, error) {
 	there := false
 	// to_regclass would answer from the session's cache, even after waiting for another session's
 	// migration.
@@ -27,16 +27,20 @@ func (s *Store) applied(ctx context.Context, conn Conn) ([]int, error) {
 	if err != nil || !there {
 		return nil, err
 	}
-	var versions []int
+	var steps []driver.Migration
 	err = scan(ctx, conn, func(r Rows) error {
 		var version int32
-		if err := r.Scan(&version); err != nil {
+		var step driver.Migration
+		if err := r.Scan(&version, &step.Name, &step.Hash); err != nil {
 			return err
 		}
-		versions = append(versions, int(version))
+		step.Version = int(version)
+		steps = append(steps, step)
 		return nil
-	}, "SELECT version FROM "+s.schema+".schema_migration ORDER BY version")
-	return versions, err
+		// A table of an early build has no column hash. There the name means that of "old".
+	}, `SELECT m.version, m.name, (SELECT hash FROM `+s.schema+`.schema_migration AS own WHERE own.version = m.version)
+		FROM `+s.schema+`.schema_migration AS m, (SELECT ''::text AS hash) AS old ORDER BY m.version`)
+	return steps, err
 }
 
 // A migration runs these first. The wait for its turn has no bound except the context. The lock
@@ -85,13 +89,12 @@ func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error
 	if err != nil {
 		return nil, err
 	}
-	if n := len(applied); n > 0 && applied[n-1] > len(s.migrations) {
-		return nil, fmt.Errorf("%w: it has step %d, which this program does not know: upgrade hookonce",
-			driver.ErrSchema, applied[n-1])
+	if err := driver.CheckApplied(s.migrations, applied); err != nil {
+		return nil, err
 	}
 	var taken []driver.Migration
 	for _, step := range s.migrations {
-		if slices.Contains(applied, step.Version) {
+		if slices.ContainsFunc(applied, func(a driver.Migration) bool { return a.Version == step.Version }) {
 			continue
 		}
 		if err := conn.Script(ctx, step.SQL); err != nil {

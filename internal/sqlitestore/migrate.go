@@ -12,7 +12,9 @@ import (
 
 const (
 	hasMigrations = `SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'hookonce_schema_migration'`
-	selectApplied = `SELECT version FROM hookonce_schema_migration ORDER BY version`
+	// A table of an early build has no column hash. There the name means that of "old".
+	selectApplied = `SELECT m.version, m.name, (SELECT hash FROM hookonce_schema_migration AS own WHERE own.version = m.version)
+FROM hookonce_schema_migration AS m, (SELECT '' AS hash) AS old ORDER BY m.version`
 )
 
 // queryer is a pool or a transaction.
@@ -25,15 +27,15 @@ type queryer interface {
 func (s *Store) Migrations() []driver.Migration { return slices.Clone(s.migrations) }
 
 // Applied implements driver.Migrator.
-func (s *Store) Applied(ctx context.Context) ([]int, error) {
-	versions, err := applied(ctx, s.reader)
+func (s *Store) Applied(ctx context.Context) ([]driver.Migration, error) {
+	steps, err := applied(ctx, s.reader)
 	if err != nil {
 		return nil, fmt.Errorf("reading the version of the schema: %w: %w", driver.ErrUnavailable, err)
 	}
-	return versions, nil
+	return steps, nil
 }
 
-func applied(ctx context.Context, q queryer) ([]int, error) {
+func applied(ctx context.Context, q queryer) ([]driver.Migration, error) {
 	var one int
 	switch err := q.QueryRowContext(ctx, hasMigrations).Scan(&one); {
 	case errors.Is(err, sql.ErrNoRows):
@@ -45,7 +47,7 @@ func applied(ctx context.Context, q queryer) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(version *int) error { return rows.Scan(version) })
+	return collect(rows, func(step *driver.Migration) error { return rows.Scan(&step.Version, &step.Name, &step.Hash) })
 }
 
 // Apply implements driver.Migrator. The steps record themselves in hookonce_schema_migration, so
@@ -72,16 +74,16 @@ func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 }
 
 func (s *Store) applySteps(ctx context.Context, tx *sql.Tx) ([]driver.Migration, error) {
-	versions, err := applied(ctx, tx)
+	steps, err := applied(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.refuseNewer(versions); err != nil {
+	if err := driver.CheckApplied(s.migrations, steps); err != nil {
 		return nil, err
 	}
 	var taken []driver.Migration
 	for _, step := range s.migrations {
-		if slices.Contains(versions, step.Version) {
+		if slices.ContainsFunc(steps, func(a driver.Migration) bool { return a.Version == step.Version }) {
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {
@@ -102,30 +104,12 @@ func stepFailed(step driver.Migration, err error) error {
 	return err
 }
 
-func (s *Store) refuseNewer(versions []int) error {
-	for _, version := range versions {
-		if !slices.ContainsFunc(s.migrations, func(m driver.Migration) bool { return m.Version == version }) {
-			return fmt.Errorf("%w: it has step %d, which this program does not know: upgrade hookonce", driver.ErrSchema, version)
-		}
-	}
-	return nil
-}
-
 // checkSchema returns an error that matches driver.ErrSchema if the schema is not this program's.
 // It returns nil if the schema cannot be read.
 func (s *Store) checkSchema(ctx context.Context) error {
-	versions, err := applied(ctx, s.reader)
+	steps, err := applied(ctx, s.reader)
 	if err != nil {
 		return nil //nolint:nilerr // the error that led here is reported then
 	}
-	if err := s.refuseNewer(versions); err != nil {
-		return err
-	}
-	for _, step := range s.migrations {
-		if !slices.Contains(versions, step.Version) {
-			return fmt.Errorf("%w: step %d (%s) has not been applied: run \"hookonce migrate up\"",
-				driver.ErrSchema, step.Version, step.Name)
-		}
-	}
-	return nil
+	return driver.CheckSchema(s.migrations, steps)
 }

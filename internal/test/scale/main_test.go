@@ -55,7 +55,7 @@ var (
 	// newSchema is a later version whose schema has one more step.
 	newSchema = onceBuilt("v2.0.0", map[string]string{
 		"hookmigrate/postgres/0002_more.sql": "ALTER TABLE {schema}.event ADD COLUMN more text;\n" +
-			"INSERT INTO {schema}.schema_migration (version, name) VALUES (2, 'more');\n",
+			"INSERT INTO {schema}.schema_migration (version, name, hash) VALUES (2, 'more', '{hash}');\n",
 	})
 )
 

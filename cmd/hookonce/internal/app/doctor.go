@@ -192,7 +192,7 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 	if err != nil {
 		return failed(name, err)
 	}
-	applied, newest := 0, 0
+	applied, newest, otherBuild := 0, 0, false
 	for _, step := range steps {
 		if step.Applied {
 			applied = step.Version
@@ -200,6 +200,7 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 		if !step.Unknown {
 			newest = step.Version
 		}
+		otherBuild = otherBuild || step.OtherBuild
 	}
 	seen := fmt.Sprintf("step %d; this program works with step %d", applied, newest)
 	switch err := CheckSchema(ctx, store); {
@@ -207,6 +208,10 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 		return ok(name, seen)
 	case applied > newest:
 		return Check{name, StatusFailure, []string{seen}, "upgrade this program: a newer version migrated the database"}
+	case otherBuild:
+		return Check{name, StatusFailure, []string{
+			fmt.Sprintf("step %d of another build, which is not upgradable before the first release", applied),
+		}, "use the build that made the database, or an empty database"}
 	default:
 		return Check{name, StatusFailure, []string{seen}, "hookonce migrate up; serve migrates when it starts, unless migrate is manual"}
 	}

@@ -30,6 +30,8 @@ type schemaStep struct {
 	Name    string `json:"name"`
 	Applied bool   `json:"applied"`
 	Unknown bool   `json:"unknown"` // applied by a newer program
+	// OtherBuild says that another build applied it, before the first release.
+	OtherBuild bool `json:"other_build"`
 }
 
 func (p *program) migrateUpCommand() *cobra.Command {
@@ -112,6 +114,8 @@ func stepStatus(s hookmigrate.Step) string {
 	switch {
 	case s.Unknown:
 		return "applied by a newer hookonce"
+	case s.OtherBuild:
+		return "applied by another build"
 	case s.Applied:
 		return "applied"
 	}

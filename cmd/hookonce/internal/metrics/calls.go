@@ -397,7 +397,7 @@ func (s *store) Enqueue(ctx context.Context, messages []driver.OutboxMessage) (e
 	return s.Store.Enqueue(ctx, messages)
 }
 
-func (s *store) Applied(ctx context.Context) (result []int, err error) {
+func (s *store) Applied(ctx context.Context) (result []driver.Migration, err error) {
 	defer s.observe("applied", time.Now(), &err)
 	return s.Store.Applied(ctx)
 }
