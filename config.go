@@ -120,7 +120,8 @@ type Source struct {
 	// checks nothing, is used only if it is named here; the exception is the provider None, whose
 	// name says it.
 	Scheme string
-	// Signature describes how the sender signs, for provider.HMAC.
+	// Signature describes how the sender signs, for provider.HMAC. For provider.Token it locates the
+	// secret; provider.TokenScheme makes it.
 	Signature *verify.Scheme
 	// Secrets returns the active secrets; any one of them may match. For basic authentication a
 	// secret is user:password. It is nil if Key is set, if the provider publishes its keys, if

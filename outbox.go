@@ -93,7 +93,7 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 				rows[i].Type = cause.Type
 			}
 		}
-		rows[i].Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, ""))
+		rows[i].Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, nil))
 		if err := rows[i].Check(); err != nil {
 			return fmt.Errorf("hookonce: message %d: %w", i, err)
 		}

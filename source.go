@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ type source struct {
 	batch     bool // one delivery may hold several events
 	guard     driver.BodyGuard
 	hidden    []string // headers that are stored as "<secret>"
+	// secretHeaders and secretParam are where its scheme carries a credential; see provider.Carriers.
+	secretHeaders []string
+	secretParam   string
 	// secretBody says that a body may hold a credential.
 	secretBody bool
 	verified   *limit.Bucket
@@ -70,12 +74,14 @@ func newSource(s Source, log *slog.Logger) (*source, error) {
 		fault("%w", err)
 	}
 	if s.Signature != nil {
-		own := *spec // the catalog's spec is shared
-		own.Schemes = []verify.Scheme{scheme}
-		spec = &own
+		spec = spec.WithScheme(scheme)
 	}
 	src.hidden, src.secretBody = spec.HiddenHeaders(), spec.SecretInBody()
+	src.secretHeaders, src.secretParam = provider.Carriers(&scheme)
 	rules := s.Event.Or(spec.Event)
+	for _, err := range spec.CheckEvent(rules) {
+		fault("%w", err)
+	}
 	src.batch = rules.Batch != ""
 	if src.extractor, err = provider.CompileRules(rules); err != nil {
 		fault("%w", withHint(err, spec, rules.ID == ""))
@@ -142,7 +148,9 @@ func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
 	var scheme verify.Scheme
 	switch {
 	case s.Signature != nil && len(spec.Schemes) > 0:
-		fault("signature: provider %s has its own; only %s takes one", spec.Name, provider.HMAC)
+		fault("signature: provider %s has its own; only %s and %s take one", spec.Name, provider.HMAC, provider.Token)
+	case s.Signature != nil && spec.Name == provider.Token && !staticToken(s.Signature):
+		fault("signature: provider %s takes a token in a header or in the query: see provider.TokenScheme", spec.Name)
 	case s.Signature != nil:
 		scheme = *s.Signature
 	case len(spec.Schemes) == 0:
@@ -172,6 +180,11 @@ func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
 		fault("tolerance: scheme %s of provider %s signs no timestamp", scheme.ID, spec.Name)
 	}
 	return scheme, faults
+}
+
+// staticToken reports whether a scheme is one of provider.Token.
+func staticToken(s *verify.Scheme) bool {
+	return s.Family == verify.FamilyToken && (s.At == "" || strings.HasPrefix(s.At, "query:"))
 }
 
 // setScheme compiles the scheme and the handshakes, and checks the keys.
@@ -318,7 +331,7 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 		source:   s,
 		method:   r.Method,
 		header:   r.Header,
-		visible:  wire.VisibleHeader(r.Header, s.hiddenIn(r.Header), r.RawQuery),
+		visible:  wire.VisibleHeader(r.Header, s.hiddenIn(r.Header), wire.Secrets(r.Header, r.RawQuery, s.secretHeaders, s.secretParam)),
 		rawQuery: r.RawQuery,
 		wire:     r.Body,
 		body:     r.Body,

@@ -37,8 +37,8 @@ func Lookup(name Name) (*Spec, error) {
 	if near := similar(name, names); len(near) > 0 {
 		return nil, fmt.Errorf("%w %q: did you mean %s?", ErrUnknown, name, strings.Join(near, " or "))
 	}
-	return nil, fmt.Errorf("%w %q: hookonce providers lists the %d that are known; any HMAC sender works as %s",
-		ErrUnknown, name, len(names), HMAC)
+	return nil, fmt.Errorf("%w %q: hookonce providers lists the %d that are known; any HMAC sender works as %s, and one that sends a fixed secret as %s or %s",
+		ErrUnknown, name, len(names), HMAC, Token, Basic)
 }
 
 // Names returns the names of all providers, sorted.

@@ -50,12 +50,18 @@ func TestCatalog(t *testing.T) {
 					t.Errorf("hint: %v", err)
 				}
 			}
+			if faults := spec.CheckEvent(spec.Event); faults != nil {
+				t.Errorf("event rules: %v", faults)
+			}
 			if _, err := CompileHandshakes(spec.Handshakes); err != nil {
 				t.Errorf("handshakes: %v", err)
 			}
 		})
 	}
 }
+
+// ofAny reports whether a name stands for any sender of a kind.
+func ofAny(name Name) bool { return slices.Contains([]Name{HMAC, Token, Basic, None}, name) }
 
 // withID returns rules that compile: if the catalog does not know the id, the source sets it.
 func withID(rules EventRules) EventRules {
@@ -79,7 +85,7 @@ func checkFacts(t *testing.T, spec *Spec) {
 	if spec.Retry.Window < 0 || spec.Retry.Timeout < 0 || spec.Retry.Timeout > 0 && spec.Retry.Timeout < 100*time.Millisecond {
 		t.Errorf("retry: %+v", spec.Retry)
 	}
-	if spec.Event.ID == "" && spec.Hint.ID == "" && spec.HintNote == "" && spec.Name != HMAC && spec.Name != None {
+	if spec.Event.ID == "" && spec.Hint.ID == "" && spec.HintNote == "" && !ofAny(spec.Name) {
 		t.Error("the entry has neither an event id nor a hint")
 	}
 	if len(spec.Notes) > 3 {
@@ -213,6 +219,8 @@ func TestKnownProviders(t *testing.T) {
 			0, 10 * time.Second, 25 << 20,
 		},
 		HMAC:  {},
+		Token: {},
+		Basic: {Schemes: []string{"basic"}},
 		None:  {Schemes: []string{"none"}},
 		Adyen: {Schemes: []string{"payments-item", "platform-body"}, Window: 720 * time.Hour, Ack: 10 * time.Second},
 	} {

@@ -8,7 +8,7 @@ import (
 
 // Evidence says how an entry of the catalog is known.
 type Evidence struct {
-	By string `json:"by,omitempty"` // one of the values below; "" for HMAC and None, which describe no provider
+	By string `json:"by,omitempty"` // one of the values below; "" for HMAC, Token, Basic and None, which describe no provider
 	// Source names the evidence: the packages with their versions, such as "npm:orb-billing@6.11.0"
 	// or "go:github.com/slack-go/slack@v0.35.0", or where the request or the vector is published. It
 	// names every package that judges the entry in internal/test/sdk, separated by ", ", the

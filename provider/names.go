@@ -26,6 +26,7 @@ const (
 	AWSSNS           Name = "aws-sns"           // Amazon SNS
 	AzureDevOps      Name = "azure-devops"      // Azure DevOps
 	AzureEventGrid   Name = "azure-event-grid"  // Azure Event Grid
+	Basic            Name = "basic"             // any sender that sends a user and a password (HTTP basic authentication)
 	Beehiiv          Name = "beehiiv"           // beehiiv
 	BigCommerce      Name = "bigcommerce"       // BigCommerce
 	BitbucketServer  Name = "bitbucket-server"  // Bitbucket Server and Data Center
@@ -180,6 +181,7 @@ const (
 	Telnyx           Name = "telnyx"            // Telnyx
 	TikTokShop       Name = "tiktok-shop"       // TikTok Shop
 	TikTok           Name = "tiktok"            // TikTok
+	Token            Name = "token"             // any sender that sends a fixed secret; the source locates it
 	TokenIO          Name = "tokenio"           // Token.io
 	TravisCI         Name = "travis-ci"         // Travis CI
 	Trello           Name = "trello"            // Trello

@@ -26,11 +26,8 @@ func (s *Spec) HiddenHeaders() []string {
 	}
 	add(s.CredentialHeaders...)
 	for i := range s.Schemes {
-		switch s.Schemes[i].Family {
-		case verify.FamilyToken, verify.FamilyBasic, verify.FamilyJWT:
-			add(s.Schemes[i].Header)
-			add(s.Schemes[i].MoreHeaders...)
-		}
+		headers, _ := Carriers(&s.Schemes[i])
+		add(headers...)
 	}
 	add("Authorization", "Proxy-Authorization", "Cookie")
 	return hidden
@@ -40,11 +37,8 @@ func (s *Spec) HiddenHeaders() []string {
 // an item there.
 func (s *Spec) SecretInBody() bool {
 	return slices.ContainsFunc(s.Schemes, func(scheme verify.Scheme) bool {
-		switch scheme.Family {
-		case verify.FamilyToken, verify.FamilyBasic, verify.FamilyJWT:
-			return scheme.At != "" && !strings.HasPrefix(scheme.At, "query:") && !strings.HasPrefix(scheme.At, "header:")
-		}
-		return false
+		inBody := scheme.At != "" && !strings.HasPrefix(scheme.At, "query:") && !strings.HasPrefix(scheme.At, "header:")
+		return inBody && carriesCredential(&scheme)
 	})
 }
 

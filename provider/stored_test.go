@@ -63,7 +63,7 @@ func TestHiddenHeaders(t *testing.T) {
 		{Family: verify.FamilyJWT, Header: "X-Jwt"},
 	}}
 	spec.CredentialHeaders[0] = "X-Token"
-	want := []string{"X-Token", "X-Shared", "X-Shared-2", "X-Jwt", "Authorization", "Proxy-Authorization", "Cookie"}
+	want := []string{"X-Token", "X-Shared", "X-Shared-2", "Authorization", "X-Jwt", "Proxy-Authorization", "Cookie"}
 	if diff := cmp.Diff(want, spec.HiddenHeaders()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -87,7 +87,7 @@ func choose(spec *provider.Spec, id string, signature *verify.Scheme) (verify.Sc
 		return *signature, nil
 	}
 	if signature != nil {
-		return verify.Scheme{}, fmt.Errorf("provider %s has its own schemes: only %s takes a signature", spec.Name, provider.HMAC)
+		return verify.Scheme{}, fmt.Errorf("provider %s has its own schemes: only %s and %s take a signature", spec.Name, provider.HMAC, provider.Token)
 	}
 	return spec.ChooseScheme(id)
 }

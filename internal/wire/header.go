@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,17 +15,13 @@ import (
 const Secret = "<secret>"
 
 // VisibleHeader returns the form of h that is stored and shown. It replaces the headers named in
-// hidden by "<secret>", and every header that repeats rawQuery: some providers send a credential
-// in the query string, which a proxy may copy into a header. Bytes that are not UTF-8 are read as
-// ISO 8859-1, as HTTP/1.0 defined them. h stays as it is; if nothing in it changes, it is the result.
-func VisibleHeader(h http.Header, hidden []string, rawQuery string) http.Header {
-	query := ""
-	if rawQuery != "" {
-		query = "?" + rawQuery
-	}
+// hidden by "<secret>", and every header that contains one of secrets; see Secrets. Bytes that are
+// not UTF-8 are read as ISO 8859-1, as HTTP/1.0 defined them. h stays as it is; if nothing in it changes,
+// it is the result.
+func VisibleHeader(h http.Header, hidden, secrets []string) http.Header {
 	out, cloned := h, false
 	for name, values := range h {
-		instead := visibleInstead(name, values, hidden, query)
+		instead := visibleInstead(name, values, hidden, secrets)
 		if instead == nil {
 			continue
 		}
@@ -38,8 +35,10 @@ func VisibleHeader(h http.Header, hidden []string, rawQuery string) http.Header 
 
 // visibleInstead returns the values that VisibleHeader shows instead of those of a header, or nil if it
 // shows them as they are.
-func visibleInstead(name string, values, hidden []string, query string) []string {
-	repeats := func(v string) bool { return query != "" && strings.Contains(v, query) }
+func visibleInstead(name string, values, hidden, secrets []string) []string {
+	repeats := func(v string) bool {
+		return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(v, s) })
+	}
 	if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
 		return []string{Secret}
 	}
@@ -53,6 +52,41 @@ func visibleInstead(name string, values, hidden []string, query string) []string
 		}
 	}
 	return values
+}
+
+// minCopied is the least length of a secret that is looked for anywhere in a header, in bytes. A shorter
+// one might be there by chance.
+const minCopied = 8
+
+// Secrets returns the credentials of a request, for finding the copies that a proxy put into other headers:
+// the whole query string, because any provider may send one there, and the secret of the source, which is
+// in headers or in the parameter param of the query.
+func Secrets(h http.Header, rawQuery string, headers []string, param string) []string {
+	var texts []string
+	add := func(value string) {
+		if len(value) >= minCopied {
+			texts = append(texts, value)
+		}
+	}
+	for _, name := range headers {
+		for _, value := range h[name] {
+			add(value[strings.LastIndexByte(value, ' ')+1:]) // without "Bearer "
+		}
+	}
+	if rawQuery == "" {
+		return texts
+	}
+	for pair := range strings.SplitSeq(rawQuery, "&") {
+		escaped, value, _ := strings.Cut(pair, "=")
+		if name, err := url.QueryUnescape(escaped); param == "" || err != nil || name != param {
+			continue
+		}
+		add(value)
+		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
+			add(plain)
+		}
+	}
+	return append(texts, "?"+rawQuery)
 }
 
 func latin1(s string) string {

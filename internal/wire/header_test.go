@@ -21,7 +21,7 @@ func TestStoredHeader(t *testing.T) {
 		"X-Latin":       {"caf\xe9"},
 		"X-Markup":      {"<b>&"},
 	}
-	got, err := ParseHeader(EncodeHeader(VisibleHeader(h, []string{"x-token", "authorization"}, "")))
+	got, err := ParseHeader(EncodeHeader(VisibleHeader(h, []string{"x-token", "authorization"}, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,18 +126,23 @@ func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
 		query  string
 		same   bool
 	}{
-		"plain":             {http.Header{"X-One": {"a", "b"}, "X-None": {}, "X-Wide": {"é"}}, "token=1", true},
-		"empty":             {http.Header{}, "", true},
-		"hidden":            {http.Header{"X-One": {"a"}, "X-Token": {"canary", "canary"}}, "", false},
-		"hidden and empty":  {http.Header{"X-Token": {}}, "", false},
-		"repeats the query": {http.Header{"X-One": {"a"}, "Referer": {"b", "https://x/?token=1"}}, "token=1", false},
-		"ISO 8859-1":        {http.Header{"X-One": {"a"}, "X-Latin": {"a", "caf\xe9"}}, "", false},
+		"plain":              {http.Header{"X-One": {"a", "b"}, "X-None": {}, "X-Wide": {"é"}}, "token=1", true},
+		"empty":              {http.Header{}, "", true},
+		"hidden":             {http.Header{"X-One": {"a"}, "X-Token": {"canary", "canary"}}, "", false},
+		"hidden and empty":   {http.Header{"X-Token": {}}, "", false},
+		"repeats the query":  {http.Header{"X-One": {"a"}, "Referer": {"b", "https://x/?token=1"}}, "token=1", false},
+		"a copied parameter": {http.Header{"X-One": {"a"}, "X-Args": {"key=a%2Fbcdef"}}, "x=1&k%65y=a%2Fbcdef", false},
+		"unescaped":          {http.Header{"X-Args": {"a/bcdefg"}}, "key=a%2Fbcdefg", false},
+		"another parameter":  {http.Header{"X-Args": {"x=12345678"}}, "x=12345678&key=a%2Fbcdef", true},
+		"a short secret":     {http.Header{"X-Args": {"1234567"}}, "key=1234567", true},
+		"a copied header":    {http.Header{"X-Copy": {"12345678"}, "X-Key": {"Bearer 12345678"}}, "", false},
+		"ISO 8859-1":         {http.Header{"X-One": {"a"}, "X-Latin": {"a", "caf\xe9"}}, "", false},
 	} {
 		before := make(http.Header)
 		for name, values := range tt.header {
 			before[name] = slices.Clone(values)
 		}
-		got := VisibleHeader(tt.header, []string{"x-token"}, tt.query)
+		got := VisibleHeader(tt.header, []string{"x-token"}, Secrets(tt.header, tt.query, []string{"X-Key"}, "key"))
 		if diff := cmp.Diff(before, tt.header, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: the argument was changed (-before +after):\n%s", name, diff)
 		}
@@ -159,6 +164,6 @@ func BenchmarkHeader(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		EncodeHeader(VisibleHeader(h, []string{"Authorization"}, ""))
+		EncodeHeader(VisibleHeader(h, []string{"Authorization"}, nil))
 	}
 }

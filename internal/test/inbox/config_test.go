@@ -39,6 +39,18 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 		{"blank secret", gh(func(s *hookonce.Source) { s.Secrets = hookonce.StaticSecrets("  ") }), "secrets[0]"},
 		{"signature of a known provider", gh(func(s *hookonce.Source) { s.Signature = &verify.Scheme{} }), "signature"},
 		{"hmac without a signature", gh(func(s *hookonce.Source) { s.Provider = provider.HMAC }), "signature"},
+		{"token without a signature", gh(func(s *hookonce.Source) { s.Provider = provider.Token }), "signature"},
+		{"token of another family", gh(func(s *hookonce.Source) {
+			s.Provider, s.Signature = provider.Token, &verify.Scheme{Family: verify.FamilyHMAC, Header: "X-Signature"}
+		}), "provider token takes a token in a header or in the query"},
+		{"token in the body", gh(func(s *hookonce.Source) {
+			s.Provider, s.Signature = provider.Token, &verify.Scheme{Family: verify.FamilyToken, At: "body:token"}
+		}), "provider token takes a token in a header or in the query"},
+		{"no password", gh(func(s *hookonce.Source) { s.Provider, s.Event.ID = provider.Basic, "body:id" }), "user:password"},
+		{"id in a credential", gh(func(s *hookonce.Source) {
+			s.Provider, s.Signature = provider.Token, &verify.Scheme{Family: verify.FamilyToken, At: "query:token"}
+			s.Event.ID = "query:token"
+		}), `event.id: "query:token" carries a credential`},
 		{"tolerance without timestamp", gh(func(s *hookonce.Source) { s.Tolerance = time.Minute }), "tolerance"},
 		{"secrets of an unsigned source", gh(func(s *hookonce.Source) {
 			s.Provider, s.Event.ID = provider.None, "body:id"

@@ -41,6 +41,10 @@ func TestAckOfTheProvider(t *testing.T) {
 func TestCredentialsAreNotStored(t *testing.T) {
 	t.Parallel()
 	own := &verify.Scheme{Family: verify.FamilyToken, Header: "X-Own-Token", MoreHeaders: []string{"x-own-token-2"}}
+	inHeader, err := provider.TokenScheme("header:X-Own-Token", "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	const token, password = "canary-7f3a-token", "user:canary-7f3a-password"
 	tests := []struct {
 		source         hookonce.Source
@@ -48,6 +52,8 @@ func TestCredentialsAreNotStored(t *testing.T) {
 	}{
 		{hookonce.Source{Provider: "telegram"}, token, "X-Telegram-Bot-Api-Secret-Token"},
 		{hookonce.Source{Provider: "chargebee"}, password, "Authorization"},
+		{hookonce.Source{Provider: provider.Basic}, password, "Authorization"},
+		{hookonce.Source{Provider: provider.Token, Signature: &inHeader}, token, "X-Own-Token"},
 		{hookonce.Source{Provider: "buildkite"}, token, "X-Buildkite-Token"}, // the header of another scheme
 		{hookonce.Source{Provider: "buildkite", Scheme: "token"}, token, "X-Buildkite-Token"},
 		{hookonce.Source{Provider: provider.HMAC, Signature: own}, token, "X-Own-Token"},

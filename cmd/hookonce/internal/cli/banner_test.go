@@ -119,6 +119,15 @@ func TestSendCommand(t *testing.T) {
 			"own header of a variable", `provider: hmac, secrets: ["${KEY}"], signature: {header: "${HEADER}", content: "{body}"}, event: {id: "body:id"}`,
 			"", at + `hmac --signature '{"header":"'"$HEADER"'","content":"{body}"}' --secret "$KEY" --event id=body:id`,
 		},
+		{
+			"token", `provider: token, secrets: ["${KEY}"], token: {at: "header:X-T", prefix: "Bearer "}, event: {id: "body:id"}`,
+			"", at + `token --signature '{"at":"header:X-T","prefix":"Bearer "}' --secret "$KEY" --event id=body:id`,
+		},
+		{
+			"token of a variable", `provider: token, secrets: ["${KEY}"], token: {at: "${AT}"}, event: {id: "body:id"}`,
+			"", at + `token --signature '{"at":"'"$AT"'"}' --secret "$KEY" --event id=body:id`,
+		},
+		{"basic", `provider: basic, secrets: ["u:${KEY}"], event: {id: "body:id"}`, "", at + `basic --secret SECRET --event id=body:id`},
 		{"type", `provider: github, secrets: ["${KEY}"]`, "routes: [{types: [push], to: app}]", at + `github --secret "$KEY" --type push`},
 		{"pattern", `provider: github, secrets: ["${KEY}"]`, `routes: [{types: ["pull_*"], to: app}]`, at + `github --secret "$KEY" --type pull_test`},
 		{"any type", `provider: github, secrets: ["${KEY}"]`, "routes: [{to: app}, {name: second, types: [push], to: app}]", at + `github --secret "$KEY"`},
@@ -127,7 +136,7 @@ func TestSendCommand(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			b := bannerOf(t, "sources: {s: {"+tt.source+"}}\ndestinations: {app: {url: \"http://127.0.0.1:1\"}}\n"+tt.more, "KEY="+literal, "EVENT=body:id", "HEADER=X-S")
+			b := bannerOf(t, "sources: {s: {"+tt.source+"}}\ndestinations: {app: {url: \"http://127.0.0.1:1\"}}\n"+tt.more, "KEY="+literal, "EVENT=body:id", "HEADER=X-S", "AT=query:t")
 			got := sendCommand(b.settings, &b.settings.Engine.Sources[0], b.public).String()
 			if got != tt.want {
 				t.Errorf("the command is\n%s\nwant\n%s", got, tt.want)

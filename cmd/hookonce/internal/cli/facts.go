@@ -33,7 +33,7 @@ type (
 		Settings   string           `json:"settings"` // YAML to begin with
 	}
 	evidenceFacts struct {
-		By     string `json:"by"`     // sdk, request, vector or documentation; "" for hmac and none, which describe no provider
+		By     string `json:"by"`     // sdk, request, vector or documentation; "" for hmac, token, basic and none, which describe no provider
 		Source string `json:"source"` // the package and its version, or where the request or vector is published
 		Reason string `json:"reason"` // why no SDK judges the entry
 	}

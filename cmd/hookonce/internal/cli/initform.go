@@ -46,7 +46,7 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 		Value(&b.providers).
 		Validate(func(chosen []string) error { // after Value, which would call it: nothing is chosen yet
 			if len(chosen) == 0 {
-				return errors.New("choose at least one with x; any HMAC sender works as " + string(provider.HMAC))
+				return errors.New("choose at least one with x; " + anySender)
 			}
 			return nil
 		}))

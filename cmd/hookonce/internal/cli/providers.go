@@ -24,7 +24,7 @@ type providerRow struct {
 	ID      string        `json:"id"`       // the location of the event id, confirmed or not
 	IDKnown bool          `json:"id_known"` // otherwise the source must set event.id
 	Batch   bool          `json:"batch"`    // one delivery may hold several events
-	KnownBy string        `json:"known_by"` // see provider.Evidence; "" for hmac and none
+	KnownBy string        `json:"known_by"` // see provider.Evidence; "" for hmac, token, basic and none
 }
 
 func (p *program) providersCommand() *cobra.Command {
@@ -61,6 +61,9 @@ func (p *program) providersCommand() *cobra.Command {
 	return cmd
 }
 
+// anySender tells people how a sender that is not in the catalog works.
+const anySender = "any HMAC sender works as hmac, one that sends a fixed secret as token or basic"
+
 func completions() []string {
 	var names []string
 	for _, name := range provider.Names() {
@@ -73,7 +76,7 @@ func completions() []string {
 // lookup lists all of them, which is too long for one line.
 func noProvider(name string, err error) error {
 	if !strings.Contains(err.Error(), "did you mean") {
-		err = fmt.Errorf("unknown provider %q; any HMAC sender works as %s", name, provider.HMAC)
+		err = fmt.Errorf("unknown provider %q; %s", name, anySender)
 	}
 	return &app.Error{Err: fmt.Errorf("%w", &notFoundError{err}), Remedy: "hookonce providers"}
 }
@@ -89,7 +92,7 @@ func (p *program) listProviders(words []string, asJSON bool) error {
 		return err
 	}
 	if !asJSON && len(rows) == 0 {
-		fmt.Fprintf(p.stderr, "No provider matches. Any HMAC sender works as %s.\n", provider.HMAC)
+		fmt.Fprintf(p.stderr, "No provider matches: %s.\n", anySender)
 		return nil
 	}
 	if asJSON {

@@ -24,7 +24,8 @@ const providersIntro = `# Providers
 
 hookonce knows these senders by name: ` + "`provider: NAME`" + ` in the settings, ` + "`provider.Name(\"NAME\")`" + ` in Go.
 ` + "`hookonce providers NAME`" + ` shows more facts about one, and settings to begin with. Any other sender that signs by HMAC
-works as ` + "`hmac`" + ` ([how](sources.md#signature)).
+works as ` + "`hmac`" + ` ([how](sources.md#signature)), and one that sends a fixed secret as ` + "`token`" + ` or ` + "`basic`" + `
+([how](sources.md#static-secrets)).
 
 `
 
@@ -216,7 +217,10 @@ func pageHandshakes(f *providerFacts) string {
 
 // pageSet lists the settings that the default scheme needs.
 func pageSet(f *providerFacts) string {
-	if len(f.Schemes) == 0 {
+	switch {
+	case f.Name == provider.Token:
+		return "`token`"
+	case len(f.Schemes) == 0:
 		return "`signature`"
 	}
 	s := &f.Schemes[0]

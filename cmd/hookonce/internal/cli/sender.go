@@ -56,7 +56,7 @@ func addSchemeFlags(cmd *cobra.Command, f *senderFlags) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.scheme, "scheme", "", "`ID` of a scheme of the provider, if not its default")
 	flags.StringArrayVar(&f.params, "param", nil, "a parameter of the scheme, as `NAME=VALUE`; may be repeated")
-	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: `JSON` with the keys of the setting signature, and timestamp in it")
+	flags.StringVar(&f.signature, "signature", "", "how a sender of provider hmac signs: `JSON` with the keys of the setting signature, and timestamp in it; for provider token, the keys of token")
 }
 
 // usage returns a usage error.
@@ -82,6 +82,9 @@ func (f *senderFlags) sender() (*sample.Sender, error) {
 	}
 	if setup.Provider == provider.HMAC && setup.Signature == nil {
 		return nil, f.usage(`--signature is missing: how the sender signs, as {"header":"X-Signature","content":"{body}"}`)
+	}
+	if setup.Provider == provider.Token && setup.Signature == nil {
+		return nil, f.usage(`--signature is missing: where the secret stands, as {"at":"header:X-Token"}`)
 	}
 	s, err := sample.New(setup)
 	if err != nil {
@@ -185,8 +188,18 @@ type ownTiming struct {
 	Tolerance string `json:"tolerance,omitempty"`
 }
 
+// ownToken is the JSON of --signature for provider token.
+type ownToken struct {
+	At     string `json:"at"`
+	Prefix string `json:"prefix,omitempty"`
+}
+
 // signatureJSON returns the value of --signature for a scheme of the settings.
 func signatureJSON(s *verify.Scheme) string {
+	if s.Family == verify.FamilyToken {
+		raw, _ := json.Marshal(ownToken{signatureAt(s), s.Prefix})
+		return string(raw)
+	}
 	own := ownSignature{
 		Header: s.Header, Algorithm: s.Algorithm, Encoding: s.Encoding, Prefix: s.Prefix,
 		Content: s.Content, Format: s.Format, Keys: s.SignatureKeys, SecretEncoding: s.SecretEncoding,
@@ -206,11 +219,20 @@ func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 	if f.signature == "" {
 		return nil, nil
 	}
+	if provider.Name(f.provider) == provider.Token {
+		var own ownToken
+		if err := f.decodeSignature(&own); err != nil {
+			return nil, err
+		}
+		scheme, err := provider.TokenScheme(own.At, own.Prefix)
+		if err != nil {
+			return nil, f.usage("--signature: %w", err)
+		}
+		return &scheme, nil
+	}
 	var own ownSignature
-	dec := json.NewDecoder(strings.NewReader(f.signature))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&own); err != nil {
-		return nil, f.usage("--signature: %w", err)
+	if err := f.decodeSignature(&own); err != nil {
+		return nil, err
 	}
 	scheme := &verify.Scheme{
 		Family: verify.FamilyHMAC, Header: own.Header, Algorithm: own.Algorithm, Encoding: own.Encoding, Prefix: own.Prefix,
@@ -227,6 +249,16 @@ func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 		}
 	}
 	return scheme, nil
+}
+
+// decodeSignature decodes --signature.
+func (f *senderFlags) decodeSignature(to any) error {
+	dec := json.NewDecoder(strings.NewReader(f.signature))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(to); err != nil {
+		return f.usage("--signature: %w", err)
+	}
+	return nil
 }
 
 // header reads the headers.

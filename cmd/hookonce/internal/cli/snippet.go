@@ -6,6 +6,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -47,9 +48,13 @@ func snippetLines(f *providerFacts) []snippetLine {
 	s := snippet{facts: f, name: string(f.Name)}
 	s.add("  "+s.name+":", "")
 	s.add("    provider: "+s.name, "")
-	if len(f.Schemes) == 0 {
+	switch {
+	case f.Name == provider.Token:
+		s.addSecret("the secret, as it is sent")
+		s.add("    token: {at: "+s.variable("at")+"}", "where the secret stands, such as header:X-Token or query:token")
+	case len(f.Schemes) == 0:
 		s.addOwnScheme()
-	} else {
+	default:
 		delivered := slices.ContainsFunc(f.Handshakes, func(h handshakeFacts) bool { return h.Arm })
 		s.addScheme(&f.Schemes[0], delivered)
 	}

@@ -61,7 +61,7 @@ func TestSettingsSnippets(t *testing.T) {
 func snippetEnviron(t *testing.T, spec *provider.Spec, f *providerFacts) []string {
 	t.Helper()
 	values := map[string]string{
-		"url": "https://hooks.example.com/a", "secret": "a-secret-of-16-bytes-or-more", "signature_header": "X-Signature", "event_id": "sha256:body",
+		"url": "https://hooks.example.com/a", "secret": "a-secret-of-16-bytes-or-more", "signature_header": "X-Signature", "at": "header:X-Token", "event_id": "sha256:body",
 	}
 	if spec.Event.Batch != "" {
 		values["event_id"] = "sha256:item"

@@ -56,7 +56,7 @@ func sendCommand(settings *config.Settings, s *hookonce.Source, base string) com
 		add("--scheme", word(s.Scheme))
 	}
 	if s.Signature != nil {
-		add("--signature", signatureWord(s.Signature, named.SignatureHeader))
+		add("--signature", signatureWord(s.Signature, &named))
 	}
 	if scheme.Family != verify.FamilyNone {
 		add("--secret", shell(named.Secret, "SECRET"))
@@ -86,15 +86,18 @@ func sendCommand(settings *config.Settings, s *hookonce.Source, base string) com
 }
 
 // signatureWord returns the value of --signature for a scheme of the settings, as a word for a shell.
-// named is the header as config.Named has it.
-func signatureWord(scheme *verify.Scheme, named string) string {
-	if !strings.HasPrefix(named, "${") {
+func signatureWord(scheme *verify.Scheme, named *config.Named) string {
+	const header = "HEADER"
+	of, replaced, by := *scheme, header, named.SignatureHeader
+	of.Header = header
+	if scheme.Family == verify.FamilyToken {
+		replaced, by = "header:"+header, named.TokenAt
+		of.At = ""
+	}
+	if !strings.HasPrefix(by, "${") {
 		return word(signatureJSON(scheme))
 	}
-	const header = "HEADER"
-	of := *scheme
-	of.Header = header
-	return strings.Replace(word(signatureJSON(&of)), header, `'`+shell(named, "")+`'`, 1)
+	return strings.Replace(word(signatureJSON(&of)), replaced, `'`+shell(by, "")+`'`, 1)
 }
 
 // schemeOf returns the scheme of a source and the entry of its provider. The entry is nil if the

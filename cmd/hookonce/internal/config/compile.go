@@ -44,7 +44,7 @@ func (l *loader) compileScheme(s verify.Scheme, find func(field string) *node) *
 // unusable has its fault already.
 func (l *loader) compileRules(r provider.EventRules, spec *provider.Spec, find func(field string) *node) *provider.Extractor {
 	x, err := provider.CompileRules(r)
-	eachError(err, func(err error) {
+	eachError(errors.Join(append(spec.CheckEvent(r), err)...), func(err error) {
 		var fault *provider.RuleError
 		if !errors.As(err, &fault) {
 			l.wrong(find(""), err)

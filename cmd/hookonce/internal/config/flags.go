@@ -66,6 +66,9 @@ func (l *loader) flagSource(at *node, value string) *node {
 	case provider.HMAC:
 		l.faultHint(at, "write it into a settings file", "a source of provider hmac must say how it signs, which a flag cannot")
 		return nil
+	case provider.Token:
+		l.faultHint(at, "write it into a settings file", "a source of provider token must say where its secret stands, which a flag cannot")
+		return nil
 	case provider.None:
 		if hasSecret && secret != "" {
 			l.fault(at, "provider none takes no secret")

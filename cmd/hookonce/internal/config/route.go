@@ -61,6 +61,7 @@ func (r *routeReader) route(number int, n *node) {
 	if text, ok := r.text(where); ok {
 		route.Where = r.compileWhere(where, text)
 		r.checkBodies(where, text, route.Sources)
+		r.warnOfCondition(where, text, route.Sources)
 	}
 	to, named := r.text(m.get("to"))
 	route.Name = r.routeName(m.get("name"), n, to, number)

@@ -64,6 +64,7 @@ type Named struct {
 	Secret          string // the first one
 	URL             string
 	SignatureHeader string
+	TokenAt         string
 	EventID         string
 	Params          map[string]string
 }

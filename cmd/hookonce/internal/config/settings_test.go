@@ -74,13 +74,16 @@ func TestLoadEverything(t *testing.T) {
 		"partner": {"MDEyMzQ1Njc4OWFiY2RlZg=="},
 		"lists":   {"${not-a-variable}"},
 		"forms":   {"0123456789abcdef"},
+		"legacy":  {"an-old-token-0001", "a-new-token-0002"},
+		"linked":  {"a-token-of-a-link"},
+		"office":  {"office:a-password-0001"},
 	}
 	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Engine)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if got, want := warnings(s), "hookonce.yaml:11:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:86:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:100:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -168,6 +171,15 @@ func fullEngine() hookonce.Config {
 				Name: "wallet", Provider: provider.Alipay, URL: "https://hooks.example.com/webhooks/wallet",
 				Key: strings.TrimSpace(keyFiles()["public.pem"]), AckKey: strings.TrimSpace(keyFiles()["rsa.pem"]),
 			},
+			{
+				Name: "legacy", Provider: provider.Token, Event: provider.EventRules{ID: "body:id"},
+				Signature: &verify.Scheme{Family: verify.FamilyToken, Header: "X-Legacy-Token", Prefix: "Bearer "},
+			},
+			{
+				Name: "linked", Provider: provider.Token, Event: provider.EventRules{ID: "header:X-Id"},
+				Signature: &verify.Scheme{Family: verify.FamilyToken, At: "query:token"},
+			},
+			{Name: "office", Provider: provider.Basic, Event: provider.EventRules{ID: "body:id"}},
 			{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}},
 		},
 		Destinations: []hookonce.Destination{

@@ -19,6 +19,9 @@ func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *pr
 	signature, timestamp, params := m.get("signature"), m.get("timestamp"), m.get("params")
 	before := len(r.faults)
 	var scheme verify.Scheme
+	if token := m.get("token"); token != nil && spec.Name != provider.Token {
+		r.faultHint(token, "use provider token", "provider %s takes no token", spec.Name)
+	}
 	if len(spec.Schemes) == 0 {
 		scheme = r.ownScheme(s, n, m, spec)
 	} else {
@@ -38,6 +41,8 @@ func (r *sourceReader) verifier(s *hookonce.Source, n *node, m mapping, spec *pr
 	}
 	return r.compileScheme(scheme, func(field string) *node {
 		switch {
+		case spec.Name == provider.Token:
+			return nodeFor(n, m.get("token"), "token."+field)
 		case strings.HasPrefix(field, "timestamp."):
 			return nodeFor(n, timestamp, field)
 		case strings.HasPrefix(field, "params."):
@@ -64,10 +69,13 @@ func paramsOfAll(spec *provider.Spec) *verify.Scheme {
 
 // ownScheme reads the scheme of a source whose provider has no schemes.
 func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *provider.Spec) verify.Scheme {
-	scheme := verify.Scheme{Family: verify.FamilyHMAC}
 	if named := m.get("scheme"); named != nil {
-		r.fault(named, "provider %s has no schemes; signature says how it signs", spec.Name)
+		r.fault(named, "provider %s has no schemes; the source describes its own", spec.Name)
 	}
+	if spec.Name == provider.Token {
+		return r.tokenScheme(s, n, m)
+	}
+	scheme := verify.Scheme{Family: verify.FamilyHMAC}
 	signature := m.get("signature")
 	if signature == nil {
 		r.faultHint(n, `as signature: {header: X-Signature, algorithm: sha256, encoding: hex, content: "{body}"}`,
@@ -164,8 +172,8 @@ func (r *sourceReader) readSecrets(m mapping) givenSecrets {
 // name records the variables and files of a source.
 func (r *sourceReader) name(source string, g givenSecrets, m mapping) {
 	named := Named{
-		URL: m.get("url").reference(), SignatureHeader: m.get("signature").child("header").reference(),
-		EventID: m.get("event").child("id").reference(),
+		URL: m.get("url").reference(), EventID: m.get("event").child("id").reference(),
+		SignatureHeader: m.get("signature").child("header").reference(), TokenAt: m.get("token").child("at").reference(),
 	}
 	if g.list != nil && len(g.list.items) > 0 {
 		named.Secret = g.list.items[0].reference()
@@ -175,7 +183,7 @@ func (r *sourceReader) name(source string, g givenSecrets, m mapping) {
 			named.Params = with(named.Params, f.key, reference)
 		}
 	}
-	if named.Secret+named.URL+named.SignatureHeader+named.EventID != "" || named.Params != nil {
+	if named.Secret+named.URL+named.SignatureHeader+named.TokenAt+named.EventID != "" || named.Params != nil {
 		r.references = with(r.references, source, named)
 	}
 }

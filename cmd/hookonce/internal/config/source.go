@@ -22,7 +22,7 @@ const (
 )
 
 var sourceKeys = []string{
-	"provider", "secrets", "signature", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
+	"provider", "secrets", "signature", "token", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
 	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "on_dead", "stale",
 }
 
@@ -85,7 +85,7 @@ func (r *sourceReader) provider(source, n *node) *provider.Spec {
 	name, ok := r.text(n)
 	if n == nil {
 		if source.kind == kindMapping || source.kind == kindNull {
-			r.faultHint(source, "any sender that signs by HMAC works as hmac", "the source has no provider")
+			r.faultHint(source, "any sender that signs by HMAC works as hmac, one that sends a fixed secret as token or basic", "the source has no provider")
 		}
 		return nil
 	}
@@ -108,6 +108,10 @@ func (r *sourceReader) provider(source, n *node) *provider.Spec {
 
 // ofProvider reads the settings that depend on the provider.
 func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *provider.Spec, given givenSecrets) {
+	verifier, scheme := r.verifier(s, n, m, spec)
+	if s.Signature != nil {
+		spec = spec.WithScheme(scheme)
+	}
 	event := m.get("event")
 	rules := r.event(s, event, spec)
 	extractor := r.compileRules(rules, spec, func(field string) *node {
@@ -115,7 +119,6 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	})
 	r.stale(s, m.get("stale"), spec, rules.Batch != "")
 	r.ackKey(s, n, given, spec)
-	verifier, scheme := r.verifier(s, n, m, spec)
 	if verifier == nil {
 		return
 	}
@@ -131,6 +134,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	}
 	r.checkSetUp(s, n, m.get("params"), spec)
 	if !verifier.NeedsKeys() {
+		r.unsigned = with(r.unsigned, s.Name, true)
 		r.warn(n, "unsigned: anyone can send to /webhooks/%s", s.Name)
 		r.warnings[len(r.warnings)-1].InStatus = true
 	}

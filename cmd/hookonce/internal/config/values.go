@@ -23,7 +23,8 @@ type loader struct {
 
 	references map[string]Named // Settings.Named
 
-	told     []told // by on_dead
+	told     []told          // by on_dead
+	unsigned map[string]bool // the sources that check nothing
 	faults   []Fault
 	warnings []Fault
 }

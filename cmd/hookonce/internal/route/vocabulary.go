@@ -7,6 +7,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
 )
 
 var (
@@ -212,6 +213,12 @@ func (v *vocabulary) builtin(n *ast.BuiltinNode) {
 func isEvent(n ast.Node) bool {
 	id, ok := n.(*ast.IdentifierNode)
 	return ok && id.Value == "event"
+}
+
+// ReadsHeader reports whether an expression that Compile accepts reads a header of the request.
+func ReadsHeader(where string) bool {
+	tree, err := parser.Parse(where)
+	return err == nil && ast.Find(tree.Node, isHeader) != nil
 }
 
 func isHeader(n ast.Node) bool {
