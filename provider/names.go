@@ -15,6 +15,7 @@ const (
 	Airwallex        Name = "airwallex"         // Airwallex
 	Akeneo           Name = "akeneo"            // Akeneo
 	Alchemy          Name = "alchemy"           // Alchemy
+	Alertmanager     Name = "alertmanager"      // Prometheus Alertmanager
 	Alipay           Name = "alipay"            // Alipay+ (Antom)
 	Anthropic        Name = "anthropic"         // Anthropic
 	Asana            Name = "asana"             // Asana
@@ -59,6 +60,7 @@ const (
 	Deepgram         Name = "deepgram"          // Deepgram
 	Discord          Name = "discord"           // Discord
 	DockerHub        Name = "docker-hub"        // Docker Hub
+	Documenso        Name = "documenso"         // Documenso
 	DocuSign         Name = "docusign"          // DocuSign
 	Dropbox          Name = "dropbox"           // Dropbox
 	Dub              Name = "dub"               // Dub
@@ -71,6 +73,7 @@ const (
 	FastSpring       Name = "fastspring"        // FastSpring
 	Figma            Name = "figma"             // Figma
 	Fireblocks       Name = "fireblocks"        // Fireblocks
+	Flutterwave      Name = "flutterwave"       // Flutterwave (v3)
 	Front            Name = "front"             // Front
 	FusionAuth       Name = "fusionauth"        // FusionAuth
 	Gemini           Name = "gemini"            // Google Gemini
@@ -79,8 +82,11 @@ const (
 	GitLab           Name = "gitlab"            // GitLab
 	GoCardless       Name = "gocardless"        // GoCardless
 	Gogs             Name = "gogs"              // Gogs
+	GoogleCalendar   Name = "google-calendar"   // Google Calendar
 	GooglePubSub     Name = "google-pubsub"     // Google Cloud Pub/Sub
+	Grafana          Name = "grafana"           // Grafana alerting
 	Guesty           Name = "guesty"            // Guesty
+	Hasura           Name = "hasura"            // Hasura event triggers
 	Heroku           Name = "heroku"            // Heroku
 	HMAC             Name = "hmac"              // any HMAC sender; the source describes the signature
 	Hookdeck         Name = "hookdeck"          // Hookdeck
@@ -201,6 +207,7 @@ const (
 	WooCommerce      Name = "woocommerce"       // WooCommerce
 	WorkOS           Name = "workos"            // WorkOS
 	X                Name = "x"                 // X
+	Xendit           Name = "xendit"            // Xendit
 	Xero             Name = "xero"              // Xero
 	Zendesk          Name = "zendesk"           // Zendesk
 	Zoom             Name = "zoom"              // Zoom
