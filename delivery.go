@@ -169,6 +169,9 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		Remote:     d.remote,
 		Gateway:    in.host,
 	}
+	if len(body) == 0 && claim.BodyGuard == driver.BodyWatch {
+		claim.BodyGuard = driver.BodyIgnore // all of a sender's notifications without a body are equal
+	}
 	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
 		claim.Work = driver.WorkQueued
 	}

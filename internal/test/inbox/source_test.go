@@ -107,6 +107,29 @@ func TestCredentialsAreNotStored(t *testing.T) {
 	}
 }
 
+// A sender whose notifications have no body sends the same body for every event: that is no repetition.
+func TestEmptyBodiesAreNoRepetition(t *testing.T) {
+	t.Parallel()
+	src := hookonce.Source{
+		Name: "cal", Provider: provider.GoogleCalendar, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
+	}
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources = []hookonce.Source{src} })
+	for _, number := range []string{"1", "7"} {
+		r := httptest.NewRequest(http.MethodPost, "/webhooks/cal", http.NoBody)
+		r.Header.Set("X-Goog-Channel-Token", secret)
+		r.Header.Set("X-Goog-Channel-ID", "channel")
+		r.Header.Set("X-Goog-Message-Number", number)
+		if got := deliver(in, r); got.Status != ok.Status {
+			t.Fatalf("got %+v, want ok", got)
+		}
+		ev, err := store.Event(t.Context(), "cal", "channel:"+number)
+		if err != nil || ev.Deliveries.RepeatOf != "" {
+			t.Errorf("event %s: error %v, a repetition of %q", number, err, ev.Deliveries.RepeatOf)
+		}
+	}
+}
+
 // The catalog sets defaults of a source: the dedupe window covers the provider's retries.
 func TestDefaultsOfTheProvider(t *testing.T) {
 	t.Parallel()
