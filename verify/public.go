@@ -59,6 +59,17 @@ var algorithms = map[string]algorithm{
 	"Ed25519": {kind: kindEd25519},
 }
 
+// FamilyOf returns the family of a scheme that signs Scheme.Content with an algorithm: FamilySignature
+// for the public-key algorithms, and FamilyHMAC for all others.
+func FamilyOf(algorithm string) Family {
+	switch algorithm {
+	case AlgorithmEd25519, AlgorithmECDSASHA256, AlgorithmECDSASHA1,
+		AlgorithmRSASHA1, AlgorithmRSASHA256, AlgorithmRSASHA512, AlgorithmRSAPSSSHA512:
+		return FamilySignature
+	}
+	return FamilyHMAC
+}
+
 // Bounds of RSA keys, in bits. Smaller keys can be factored. Larger ones make a check slow, and a
 // sender could choose them.
 const (

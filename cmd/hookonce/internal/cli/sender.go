@@ -171,12 +171,16 @@ func readEvents(s *sample.Sender, req *verify.Request) (events []provider.Event,
 
 // ownSignature is the JSON of --signature.
 type ownSignature struct {
-	Header         string     `json:"header"`
+	Header         string     `json:"header,omitempty"`
+	MoreHeaders    []string   `json:"more_headers,omitempty"`
+	At             string     `json:"at,omitempty"`
 	Algorithm      string     `json:"algorithm,omitempty"`
 	Encoding       string     `json:"encoding,omitempty"`
 	Prefix         string     `json:"prefix,omitempty"`
+	PrefixOptional bool       `json:"prefix_optional,omitempty"`
 	Content        string     `json:"content,omitempty"`
 	Format         string     `json:"format,omitempty"`
+	Separator      string     `json:"separator,omitempty"`
 	Keys           []string   `json:"keys,omitempty"`
 	SecretEncoding string     `json:"secret_encoding,omitempty"`
 	Timestamp      *ownTiming `json:"timestamp,omitempty"`
@@ -201,8 +205,9 @@ func signatureJSON(s *verify.Scheme) string {
 		return string(raw)
 	}
 	own := ownSignature{
-		Header: s.Header, Algorithm: s.Algorithm, Encoding: s.Encoding, Prefix: s.Prefix,
-		Content: s.Content, Format: s.Format, Keys: s.SignatureKeys, SecretEncoding: s.SecretEncoding,
+		Header: s.Header, MoreHeaders: s.MoreHeaders, At: s.At, Algorithm: s.Algorithm, Encoding: s.Encoding,
+		Prefix: s.Prefix, PrefixOptional: s.PrefixOptional, Content: s.Content, Format: s.Format, Separator: s.Separator,
+		Keys: s.SignatureKeys, SecretEncoding: s.SecretEncoding,
 	}
 	if t := s.Timestamp; t != nil {
 		own.Timestamp = &ownTiming{At: t.At, Format: t.Format}
@@ -235,8 +240,10 @@ func (f *senderFlags) ownScheme() (*verify.Scheme, error) {
 		return nil, err
 	}
 	scheme := &verify.Scheme{
-		Family: verify.FamilyHMAC, Header: own.Header, Algorithm: own.Algorithm, Encoding: own.Encoding, Prefix: own.Prefix,
-		Content: own.Content, Format: own.Format, SignatureKeys: own.Keys, SecretEncoding: own.SecretEncoding,
+		Family: verify.FamilyOf(own.Algorithm), Header: own.Header, MoreHeaders: own.MoreHeaders, At: own.At,
+		Algorithm: own.Algorithm, Encoding: own.Encoding, Prefix: own.Prefix, PrefixOptional: own.PrefixOptional,
+		Content: own.Content, Format: own.Format, Separator: own.Separator,
+		SignatureKeys: own.Keys, SecretEncoding: own.SecretEncoding,
 	}
 	if t := own.Timestamp; t != nil {
 		scheme.Timestamp = &verify.Timestamp{At: t.At, Format: t.Format}

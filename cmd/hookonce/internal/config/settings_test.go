@@ -74,6 +74,7 @@ func TestLoadEverything(t *testing.T) {
 		"partner": {"MDEyMzQ1Njc4OWFiY2RlZg=="},
 		"lists":   {"${not-a-variable}"},
 		"forms":   {"0123456789abcdef"},
+		"device":  {"a-secret-of-a-device"},
 		"legacy":  {"an-old-token-0001", "a-new-token-0002"},
 		"linked":  {"a-token-of-a-link"},
 		"office":  {"office:a-password-0001"},
@@ -83,7 +84,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:11:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:100:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:110:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -170,6 +171,18 @@ func fullEngine() hookonce.Config {
 			{
 				Name: "wallet", Provider: provider.Alipay, URL: "https://hooks.example.com/webhooks/wallet",
 				Key: strings.TrimSpace(keyFiles()["public.pem"]), AckKey: strings.TrimSpace(keyFiles()["rsa.pem"]),
+			},
+			{
+				Name: "device", Provider: provider.HMAC, Event: provider.EventRules{ID: "body:id"},
+				Signature: &verify.Scheme{
+					Family: verify.FamilyHMAC, At: "query:sig", Format: "list", Separator: ";", Prefix: "v1=", PrefixOptional: true,
+				},
+			},
+			{
+				Name: "agency", Provider: provider.HMAC, Event: provider.EventRules{ID: "body:id"}, Key: strings.TrimSpace(keyFiles()["public.pem"]),
+				Signature: &verify.Scheme{
+					Family: verify.FamilySignature, Header: "X-Agency", MoreHeaders: []string{"X-Agency-2"}, Algorithm: "rsa-sha256", Encoding: "base64",
+				},
 			},
 			{
 				Name: "legacy", Provider: provider.Token, Event: provider.EventRules{ID: "body:id"},

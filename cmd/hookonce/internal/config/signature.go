@@ -10,7 +10,10 @@ import (
 )
 
 var (
-	signatureKeys = []string{"header", "algorithm", "encoding", "prefix", "content", "format", "keys", "secret_encoding"}
+	signatureKeys = []string{
+		"header", "more_headers", "at", "algorithm", "encoding", "prefix", "prefix_optional", "content", "format", "separator", "keys",
+		"secret_encoding",
+	}
 	timestampKeys = []string{"at", "format", "tolerance"}
 )
 
@@ -75,7 +78,7 @@ func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *p
 	if spec.Name == provider.Token {
 		return r.tokenScheme(s, n, m)
 	}
-	scheme := verify.Scheme{Family: verify.FamilyHMAC}
+	var scheme verify.Scheme
 	signature := m.get("signature")
 	if signature == nil {
 		r.faultHint(n, `as signature: {header: X-Signature, algorithm: sha256, encoding: hex, content: "{body}"}`,
@@ -84,12 +87,14 @@ func (r *sourceReader) ownScheme(s *hookonce.Source, n *node, m mapping, spec *p
 	}
 	sm := r.mapping(signature, signatureKeys...)
 	for key, field := range map[string]*string{
-		"header": &scheme.Header, "algorithm": &scheme.Algorithm, "encoding": &scheme.Encoding, "prefix": &scheme.Prefix,
-		"content": &scheme.Content, "format": &scheme.Format, "secret_encoding": &scheme.SecretEncoding,
+		"header": &scheme.Header, "at": &scheme.At, "algorithm": &scheme.Algorithm, "encoding": &scheme.Encoding, "prefix": &scheme.Prefix,
+		"content": &scheme.Content, "format": &scheme.Format, "separator": &scheme.Separator, "secret_encoding": &scheme.SecretEncoding,
 	} {
 		*field, _ = r.text(sm.get(key))
 	}
-	scheme.SignatureKeys = r.words(sm.get("keys"))
+	scheme.Family = verify.FamilyOf(scheme.Algorithm)
+	scheme.MoreHeaders, scheme.SignatureKeys = r.words(sm.get("more_headers")), r.words(sm.get("keys"))
+	scheme.PrefixOptional = r.boolean(sm.get("prefix_optional"))
 	if timestamp := m.get("timestamp"); timestamp != nil {
 		tm := r.mapping(timestamp, timestampKeys...)
 		scheme.Timestamp = &verify.Timestamp{Tolerance: r.duration(tm.get("tolerance"), 1, maxAge)}
