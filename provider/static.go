@@ -25,7 +25,8 @@ func TokenScheme(at, prefix string) (verify.Scheme, error) {
 	ref := e.Refs()[0]
 	switch {
 	case len(e.Refs()) > 1 || ref.Key != "" || ref.Optional || ref.Kind != locate.Header && ref.Kind != locate.Query:
-		return fault(fmt.Sprintf("%q is neither header:Name nor query:name: a secret in the body would be stored and forwarded with it", at))
+		return fault(fmt.Sprintf(
+			"%q is neither header:Name nor query:name: a secret in the body would be stored and forwarded with it", at))
 	case ref.Kind == locate.Header:
 		scheme.Header = ref.Name
 	default:

@@ -87,7 +87,9 @@ func TestStaticSecrets(t *testing.T) {
 		c := &canaryHunt{T: t, g: g, places: map[string]string{}}
 		c.crawl("/")
 		c.dump(db)
-		for _, path := range []string{"events", "events.ndjson", "refused", "quarantine", "sources", "events/header/h-1", "events/query/q-1", "events/basic/b-1"} {
+		for _, path := range []string{
+			"events", "events.ndjson", "refused", "quarantine", "sources", "events/header/h-1", "events/query/q-1", "events/basic/b-1",
+		} {
 			c.places[path] = c.get("/api/v1/"+path, "")
 		}
 		for _, r := range w.sink.requests("") {
@@ -98,9 +100,11 @@ func TestStaticSecrets(t *testing.T) {
 		}
 		g.stop(t)
 		c.places["log"] = g.log.text()
-		if shown := c.places["events/header/h-1"]; !strings.Contains(shown, "X-Legacy-Token") || !strings.Contains(shown, "secret") {
+		shown := c.places["events/header/h-1"]
+		if !strings.Contains(shown, "X-Legacy-Token") || !strings.Contains(shown, "secret") {
 			t.Errorf("the event does not show where the secret stood: %s", shown)
 		}
-		c.lookFor([]string{oldToken, newToken, queryToken, escaped, password, credentials}, func(string, string) bool { return false })
+		nowhere := func(string, string) bool { return false }
+		c.lookFor([]string{oldToken, newToken, queryToken, escaped, password, credentials}, nowhere)
 	})
 }

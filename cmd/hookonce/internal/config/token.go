@@ -20,7 +20,8 @@ func (r *sourceReader) tokenScheme(s *hookonce.Source, n *node, m mapping) verif
 	}
 	token := m.get("token")
 	if token == nil {
-		r.faultHint(n, `as token: {at: "header:X-Token"}`, "provider %s needs token, which says where the sender's secret stands", provider.Token)
+		r.faultHint(n, `as token: {at: "header:X-Token"}`,
+			"provider %s needs token, which says where the sender's secret stands", provider.Token)
 		return verify.Scheme{}
 	}
 	tm := r.mapping(token, tokenKeys...)
@@ -52,7 +53,8 @@ func (r *routeReader) warnOfCondition(n *node, where string, sources []string) {
 	}
 	for _, name := range r.sourceNames() {
 		if r.unsigned[name] && (len(sources) == 0 || slices.Contains(sources, name)) {
-			r.warn(n, "a condition is no authentication: source %s is unsigned, so anyone's request claims an event id, and the sender's own is then a duplicate", name)
+			r.warn(n, "a condition is no authentication: source %s is unsigned, so anyone's request claims an event id, "+
+				"and the sender's own is then a duplicate", name)
 			r.warnings[len(r.warnings)-1].Hint = "if the header holds a secret, use provider token or basic"
 		}
 	}
