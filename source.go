@@ -127,7 +127,9 @@ func (s *source) forWork(rules *stale.Rules) *work.Source {
 		Reopen: s.Redelivery == RedeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
 	}
 	if s.Refetch != nil {
-		out.Refetch = func(ctx context.Context, ev *work.Event) ([]byte, error) { return s.Refetch(ctx, eventOf(ev, s.extractor)) }
+		out.Refetch = func(ctx context.Context, ev *work.Event) ([]byte, error) {
+			return s.Refetch(ctx, eventOf(ev, s.extractor))
+		}
 	}
 	return out
 }

@@ -26,13 +26,13 @@ func holdFile(file *os.File) error {
 	return nil
 }
 
-// isHeld reports whether a gateway holds the database at path. It takes no lock.
+// isHeld reports whether a gateway holds the database at path. It takes no lock. It leaves the file open until the process
+// ends: closing it would drop the locks of SQLite in this process.
 func isHeld(path string) bool {
-	file, err := os.Open(path)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	defer file.Close()
 	lock := heldLock()
-	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
+	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
 }
