@@ -2,6 +2,13 @@ package driver
 
 import "context"
 
+// Searched is implemented by stores whose statements may call what others planted in a schema of the search path.
+type Searched interface {
+	// Planters tells, one by one, who else may create functions in a schema of the session's search path. It returns nil if
+	// nobody may.
+	Planters(ctx context.Context) ([]string, error)
+}
+
 // Replicated is implemented by stores whose database may have standbys.
 type Replicated interface {
 	// Replication tells whether an acknowledged event survives when a standby takes over.

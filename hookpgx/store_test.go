@@ -195,7 +195,8 @@ var shelf = dbtest.Shelf[*world]{
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.ConnConfig.RuntimeParams["search_path"] = schema // for tables of tests
+		// For tables of tests, and beside what others planted there.
+		config.ConnConfig.RuntimeParams["search_path"] = schema + "," + dbtest.Planted(t, dsn)
 		config.MaxConns = 12
 		return newWorld(t, config, schema, nil)
 	},

@@ -15,6 +15,9 @@
 -- The order: events and the work on them, messages, history, jobs, duplicates, figures, refused requests, the live feed,
 -- destinations, sources, views, functions, schema_migration.
 
+-- Whatever others planted in the schemas of the session's search_path.
+SET LOCAL search_path = pg_catalog, pg_temp;
+
 DO $$
 BEGIN
 	-- CREATE SCHEMA IF NOT EXISTS requires the right to create schemas even if the schema exists.

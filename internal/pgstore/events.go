@@ -87,7 +87,7 @@ var impliedBy = map[string]string{
 		" UNION ALL SELECT s.key FROM {schema}.event_state s WHERE " + triedSQL,
 	driver.StateRunning: "SELECT event_key FROM {schema}.message WHERE state IN (0, 1)" +
 		" UNION ALL SELECT key FROM {schema}.event_state WHERE state = 1" +
-		" UNION ALL SELECT unnest(keys) FROM {schema}.run",
+		" UNION ALL SELECT pg_catalog.unnest(keys) FROM {schema}.run",
 }
 
 // rowsOf holds conditions on event_overview that a state implies.

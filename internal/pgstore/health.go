@@ -79,14 +79,14 @@ func (s *Store) Replication(ctx context.Context) (*driver.Replication, error) {
 // foreignTriggersSQL lists the triggers and rules that fire on tables of the schema. Those of foreign
 // keys are internal; the schema itself has one trigger.
 const foreignTriggersSQL = `
-SELECT format('trigger %s on %s.%s', t.tgname, n.nspname, c.relname) AS text
+SELECT pg_catalog.format('trigger %s on %s.%s', t.tgname, n.nspname, c.relname) AS text
 FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1::text AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
 	AND (c.relname, t.tgname) <> ('take_call', 'refuse_autocommit')
 UNION ALL
-SELECT format('rule %s on %s.%s', r.rulename, n.nspname, c.relname)
+SELECT pg_catalog.format('rule %s on %s.%s', r.rulename, n.nspname, c.relname)
 FROM pg_rewrite r
 JOIN pg_class c ON c.oid = r.ev_class
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -101,6 +101,27 @@ func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error)
 		found = append(found, text)
 		return err
 	}, foreignTriggersSQL, s.name)
+	return found, err
+}
+
+// plantersSQL lists who may create in schemas of the search path, apart from this role, superusers and the database's owner.
+const plantersSQL = `
+SELECT CASE WHEN a.grantee = 0 THEN 'every role' ELSE pg_catalog.format('role %s', r.rolname) END || ' may create in schema ' || n.nspname
+FROM pg_namespace n
+CROSS JOIN LATERAL aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+LEFT JOIN pg_roles r ON r.oid = a.grantee
+WHERE n.nspname = ANY (current_schemas(false)) AND a.privilege_type = 'CREATE'
+	AND (a.grantee = 0 OR NOT r.rolsuper AND r.rolname NOT IN (current_user, 'pg_database_owner'))
+ORDER BY 1`
+
+// Planters implements [driver.Searched].
+func (s *Store) Planters(ctx context.Context) (found []string, err error) {
+	err = read(ctx, s.pools.Receive, "looking at the search path", func(r Rows) error {
+		var text string
+		err := r.Scan(&text)
+		found = append(found, text)
+		return err
+	}, plantersSQL)
 	return found, err
 }
 

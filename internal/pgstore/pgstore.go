@@ -154,7 +154,7 @@ func New(schema string, pools Pools) *Store {
 	s.workBinary, _ = pools.Work.(BinaryDB)
 	s.sweepFrom.Store(firstRun)
 	s.sql = newStatements(func(text string) string {
-		return strings.ReplaceAll(text, "{schema}", s.schema)
+		return strings.ReplaceAll(qualified(text), "{schema}", s.schema)
 	})
 	return s
 }

@@ -16,7 +16,7 @@ const (
 	takeTurnSQL = `
 INSERT INTO {schema}.prune_turn AS t (only_one, fence, until, background, state)
 VALUES (
-	true, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+	true, (extract(epoch FROM clock_timestamp())::double precision * 1000000.0::double precision)::bigint,
 	clock_timestamp() + $2::bigint * interval '1 microsecond', $1::boolean, ''
 )
 ON CONFLICT (only_one) DO UPDATE SET fence = t.fence + 1, until = excluded.until, background = excluded.background

@@ -63,7 +63,7 @@ WITH setting AS MATERIALIZED (
 ), fresh AS MATERIALIZED (` + reservableSQL(freshSQL) + `
 ), tried AS MATERIALIZED (` + reservableSQL(triedSQL) + `
 ), sized AS MATERIALIZED (
-	SELECT c.key, c.due_at, sum(s.size) OVER w AS bytes, row_number() OVER w AS place
+	SELECT c.key, c.due_at, (sum(s.size) OVER w)::bigint AS bytes, row_number() OVER w AS place
 	FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
 	CROSS JOIN LATERAL (SELECT ` + sizeSQL + ` AS size FROM {schema}.event e WHERE e.key = c.key LIMIT 1) s
 	WINDOW w AS (ORDER BY c.due_at, c.key)

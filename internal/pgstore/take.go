@@ -44,7 +44,7 @@ func takenFrom(e string) string {
 // dueMicros is the time d.due_at in microseconds since 1970. It is 0 for infinity and other times
 // that Go cannot read, because one such row must not keep other events from being taken.
 const dueMicros = `CASE WHEN d.due_at > '0001-01-01 00:00:00+00' AND d.due_at < '9999-01-01 00:00:00+00'
-	THEN (extract(epoch FROM d.due_at) * 1000000)::bigint ELSE 0 END`
+	THEN (extract(epoch FROM d.due_at)::double precision * 1000000.0::double precision)::bigint ELSE 0 END`
 
 // takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
 // keeps the locks. It gives the transaction a number only if it finds an event. If {bytes} is 0, it returns one event without
@@ -65,7 +65,7 @@ SELECT ` + runColumns + `, ` + sizedColumns + `, d.found, (SELECT now FROM setti
 FROM (
 	SELECT d.*, e.source, e.event_id, e.type, e.occurred_at, e.received_at,
 		CASE WHEN {bytes}::bigint > 0 THEN e.headers END AS headers, CASE WHEN {bytes}::bigint > 0 THEN e.body END AS body,
-		sum(` + sizeSQL + `) OVER w AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
+		(sum(` + sizeSQL + `) OVER w)::bigint AS bytes, row_number() OVER w AS place, count(*) OVER () AS found
 	FROM due d
 	CROSS JOIN setting
 	CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
@@ -107,7 +107,7 @@ const markSQL = `
 INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
 SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), $4::text
 FROM set_config('synchronous_commit', 'off', true)
-WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys && $2::bytea[])
+WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys OPERATOR(pg_catalog.&&) $2::bytea[])
 RETURNING true`
 
 // noRetry stands for the wait after the last attempt.

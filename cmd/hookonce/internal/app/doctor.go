@@ -122,10 +122,10 @@ func (d *doctor) checkSettings() Check {
 }
 
 // databaseChecks are the checks that need the database, in order.
-var databaseChecks = []string{"schema", "durability", "failover", "triggers", "clock", "dead_letters", "quarantine", "destinations"}
+var databaseChecks = []string{"schema", "durability", "failover", "triggers", "search_path", "clock", "dead_letters", "quarantine", "destinations"}
 
 // needSchema are the last of databaseChecks, which read tables.
-var needSchema = databaseChecks[5:]
+var needSchema = databaseChecks[6:]
 
 // checkDatabase opens the database and runs the checks that need it.
 func (d *doctor) checkDatabase(ctx context.Context) {
@@ -156,6 +156,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	d.add(timed(ctx, store, d.checkDurability))
 	d.add(timed(ctx, store, checkFailover))
 	d.add(timed(ctx, store, checkTriggers))
+	d.add(timed(ctx, store, checkSearchPath))
 	d.add(timed(ctx, store, d.checkClock))
 	var stats *driver.Stats
 	if schema.Status == StatusOK {
@@ -275,6 +276,23 @@ func checkTriggers(ctx context.Context, store driver.Store) Check {
 		return Check{name, StatusWarning, found, "drop them: a trigger or rule on hookonce's tables may drop or change events; restart the gateways after a rule is dropped"}
 	}
 	return ok(name, "no foreign trigger or rule is on hookonce's tables")
+}
+
+// checkSearchPath warns of roles that may plant functions where the database looks for those of statements.
+func checkSearchPath(ctx context.Context, store driver.Store) Check {
+	const name = "search_path"
+	searched, isPostgres := store.(driver.Searched)
+	if !isPostgres {
+		return skipped(name, "SQLite has no schemas of others")
+	}
+	found, err := searched.Planters(ctx)
+	switch {
+	case err != nil:
+		return failed(name, err)
+	case len(found) > 0:
+		return Check{name, StatusWarning, found, "ALTER ROLE of the gateway SET search_path = pg_catalog: statements could call functions that others planted in these schemas"}
+	}
+	return ok(name, "no other role may create in a schema of the search_path")
 }
 
 func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {

@@ -52,7 +52,7 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 
 	got, checks := statuses(t, weak)
 	want := map[string]Status{
-		"settings": StatusOK, "database": StatusOK, "schema": StatusFailure, "durability": StatusFailure, "failover": StatusOK, "triggers": StatusOK, "clock": StatusOK,
+		"settings": StatusOK, "database": StatusOK, "schema": StatusFailure, "durability": StatusFailure, "failover": StatusOK, "triggers": StatusOK, "search_path": StatusOK, "clock": StatusOK,
 		"dead_letters": StatusSkipped, "quarantine": StatusSkipped, "destinations": StatusSkipped, "gateway": StatusSkipped,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
