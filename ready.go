@@ -136,6 +136,9 @@ type clockKeeper struct {
 	store driver.Store
 	last  *atomic.Pointer[clockReading]
 	again *once
+	// wentBack is set while the database's clock may have been set back since the last pullBack. Nothing is known of the time
+	// before this process.
+	wentBack *atomic.Bool
 }
 
 // clockReading is one comparison. The wall clock may be set; the monotonic clock never is.
@@ -151,8 +154,13 @@ type clockReading struct {
 // cannot be told from old ones.
 const maxClockError = time.Hour
 
+// maxClockJitter is how far a comparison of clocks may be off.
+const maxClockJitter = 10 * time.Second
+
 func newClockKeeper(store driver.Store) clockKeeper {
-	return clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: new(once)}
+	c := clockKeeper{store: store, last: new(atomic.Pointer[clockReading]), again: new(once), wentBack: new(atomic.Bool)}
+	c.wentBack.Store(true)
+	return c
 }
 
 // read compares the clocks.
@@ -172,6 +180,9 @@ func (c *clockKeeper) read(ctx context.Context) error {
 		r.stepped = last.stepped
 		if last.step(after).Abs() > maxClockError {
 			r.stepped = after
+		}
+		if last.step(after)+last.skew-r.skew < -maxClockJitter { // the step of the database's clock
+			c.wentBack.Store(true)
 		}
 	}
 	c.last.Store(r)

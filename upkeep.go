@@ -306,6 +306,9 @@ func (in *Engine) fileInlineFailures(ctx context.Context) error {
 // maxPulled is the most rows of one source or destination that one step of pullBack changes.
 const maxPulled = 1000
 
+// pullAhead is how far ahead due times may lie after the database's clock was set back.
+const pullAhead = 5 * time.Minute
+
 // pullBack makes work due that was put off while the database's clock was ahead, and shortens the
 // arming of sources that were armed then.
 func (in *Engine) pullBack(ctx context.Context) error {
@@ -321,12 +324,21 @@ func (in *Engine) pullBack(ctx context.Context) error {
 			p.Armable = append(p.Armable, name)
 		}
 	}
+	if in.clock.wentBack.Swap(false) {
+		p.Ahead = pullAhead
+		for _, src := range now.sources {
+			p.Ahead = max(p.Ahead, src.RefetchTimeout+pullAhead) // its events are reserved for as long
+		}
+	}
 	for {
 		events, messages, err := in.store.PullBack(ctx, p)
 		if events+messages > 0 {
 			in.log.Warn("pulled due times back that were too far ahead; was the database's clock ahead?",
 				slog.Int("events", events), slog.Int("messages", messages))
 			in.wakeAll()
+		}
+		if err != nil && p.Ahead > 0 {
+			in.clock.wentBack.Store(true)
 		}
 		if err != nil || max(events, messages) < maxPulled {
 			return err

@@ -75,3 +75,45 @@ func TestArmedWhileTheClockWasAhead(t *testing.T) {
 		t.Errorf("armed for an hour: %+v, error %v", state, err)
 	}
 }
+
+// aheadStore notes how far ahead the calls of PullBack let due times lie.
+type aheadStore struct {
+	*setClock
+	looks []time.Duration
+}
+
+func (s *aheadStore) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
+	s.looks = append(s.looks, p.Ahead)
+	return s.setClock.PullBack(ctx, p)
+}
+
+// The upkeep looks closely after the database's clock was set back, and at the start: it may have been before.
+func TestPullingBackAfterAStep(t *testing.T) {
+	t.Parallel()
+	store := &aheadStore{setClock: &setClock{Store: rig.OpenSQLite(t)}}
+	in := engineOf(t, store, settingsOf(stripe))
+	var want []time.Duration
+	for _, step := range []struct {
+		ahead time.Duration
+		look  time.Duration
+	}{
+		{0, 5*time.Minute + 10*time.Second}, // and the Refetch of a source
+		{0, 0},
+		{2 * time.Hour, 0},
+		{0, 5*time.Minute + 10*time.Second},
+		{time.Second, 0},
+		{0, 0},
+	} {
+		store.ahead.Store(int64(step.ahead))
+		if _, _, err := in.Clock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := hookonce.PullBack(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, step.look)
+	}
+	if !slices.Equal(want, store.looks) {
+		t.Errorf("looks %v, want %v", store.looks, want)
+	}
+}

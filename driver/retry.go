@@ -29,12 +29,17 @@ func (r Retry) AfterInterrupted(n int) (delay time.Duration, last bool) {
 // wait. Leases and reservations are shorter.
 const MaxAhead = 24 * time.Hour
 
+// LongestLease is the longest lease: the longest timeout of a destination, and the time to record the outcome.
+const LongestLease = time.Hour + 5*time.Second
+
 // PullBackParams are the parameters of Store.PullBack.
 type PullBackParams struct {
 	Sources, Destinations []string // whose events and messages to look at
 	Armable               []string // sources that may be armed
 	Limit                 int
-	Now                   time.Time // tests only; zero means the database's clock
+	// Ahead is how far ahead due times may lie, as MaxAhead, which 0 means. A small one reads all that wait.
+	Ahead time.Duration
+	Now   time.Time // tests only; zero means the database's clock
 }
 
 // FaultOfRows reports whether err is the fault of single rows of a statement and nothing was

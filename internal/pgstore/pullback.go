@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/hookonce/hookonce/driver"
@@ -56,7 +57,7 @@ WITH setting AS MATERIALIZED (
 		WHERE m.state IN (0, 1)
 			AND (m.destination, m.due_at) > (i.destination, setting.farthest)
 			AND (m.destination, m.due_at) <= (i.destination, 'infinity'::timestamptz)
-			AND m.due_at > setting.now + CASE WHEN m.attempts > 0 AND m.state = 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
+			AND m.due_at > setting.now + CASE WHEN m.state = 1 THEN 3605000000 WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
 		ORDER BY m.destination, m.due_at
 		LIMIT $4::int
 		FOR UPDATE SKIP LOCKED
@@ -96,7 +97,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 			continue
 		}
 		if err := write(ctx, s.pools.Work, "pulling due times back", count, kind.sql,
-			clock(p.Now), kind.names, driver.MaxAhead.Microseconds(), int32(p.Limit)); err != nil {
+			clock(p.Now), kind.names, cmp.Or(p.Ahead, driver.MaxAhead).Microseconds(), int32(p.Limit)); err != nil {
 			return events, messages, err
 		}
 		*kind.n = int(n)

@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 
 	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
 		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2
-			AND due_at > ?1 + iif(attempts > 0 AND state = 0, retry_in, 0) LIMIT ?3`
+			AND due_at > ?1 + CASE WHEN state = 1 THEN 3605000000 WHEN attempts > 0 THEN retry_in ELSE 0 END LIMIT ?3`
 
 	farArmed = ` FROM hookonce_armed_source WHERE source = ?4 AND armed_until > ?1 + armed_for LIMIT ?3`
 
@@ -71,7 +72,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 // pullBack changes the rows of a condition. It returns their number.
 func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, far, pull string, more ...any) (int, error) {
 	now := clock(p.Now)
-	args := []any{now, now + driver.MaxAhead.Microseconds(), p.Limit, name}
+	args := []any{now, now + cmp.Or(p.Ahead, driver.MaxAhead).Microseconds(), p.Limit, name}
 	var found int
 	if err := s.reader.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1`+far+`)`, args...).Scan(&found); err != nil {
 		return 0, s.failed(ctx, opPullBack, err)

@@ -15,6 +15,7 @@ func pullBackCases[T any]() []workCase[T] {
 		{"Limit", pullBackLimit[T]},
 		{"Arming", pullBackArming[T]},
 		{"DatabaseClock", pullBackNow[T]},
+		{"AfterAnHour", pullBackSmall[T]},
 	}
 }
 
@@ -33,6 +34,39 @@ func (w *bench[T]) pullBack(at time.Time, sources, destinations []string) [2]int
 		w.Fatalf("PullBack: %v", err)
 	}
 	return [2]int{events, messages}
+}
+
+// pullBackSmall has a clock that was ahead by two hours. A look that is told so pulls back what was never tried, and a
+// lease.
+func pullBackSmall[T any](w *bench[T]) {
+	ahead := t0.Add(2 * time.Hour)
+	w.queue(ahead, "fresh")
+	tried := w.queue(t0, "tried")
+	w.retryAt(t0, &tried[0], 3*time.Hour)
+	sent := newClaim("stripe", "sent", "{}", "leased", "held", "waits", "fresh")
+	w.claimNew(t0, sent)
+	w.leaseOne(ahead, "to-leased")
+	w.leaseOne(t0, "to-held")
+	m := w.leaseOne(t0, "to-waits")
+	w.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageRetry, RetryIn: 3 * time.Hour, Error: "503"})
+	late := newClaim("stripe", "late", "{}", "fresh")
+	w.claimNew(ahead, late)
+	sources, destinations := []string{"stripe"}, []string{"to-leased", "to-held", "to-waits", "to-fresh"}
+	same(w, "pulled by a usual look", [2]int{}, w.pullBack(t0, sources, destinations))
+	events, messages, err := w.s.PullBack(w.Context(), &driver.PullBackParams{
+		Sources: sources, Destinations: destinations, Limit: 100, Ahead: time.Minute, Now: t0,
+	})
+	same(w, "pulled", []any{1, 2, nil}, []any{events, messages, err})
+	if run := w.takeWith(w.takeParams(t0, 100, false)); run == nil {
+		w.Error("the fresh event is not due")
+	} else {
+		w.abandon(run)
+	}
+	same(w, "due time of the message that was never tried", t0, w.event("stripe", "late").Messages[0].DueAt)
+	w.dueFrom(t0.Add(3*time.Hour), "tried")
+	if got := w.leaseOne(t0.Add(time.Hour), "to-leased"); !got.Expired {
+		w.Errorf("leased %+v, want an expired lease", got)
+	}
 }
 
 // retryAt records a failed attempt of an event, with a wait.
