@@ -38,6 +38,8 @@ type Run struct {
 	role string // at the beginning of the transaction
 	// bounds sets the time-outs of statements as they were at the beginning.
 	bounds string
+	// lockable are objects that have rows since this run has looked for them.
+	lockable []driver.Key
 
 	begunCommit bool // the commit may be in progress
 	givenUp     bool // the transaction is over as far as we can end it

@@ -93,16 +93,18 @@ func (r *Run) Versions(ctx context.Context, objects []driver.Key) (applied map[d
 		return nil, nil, fmt.Errorf("locking versions: %w", err)
 	}
 	busy, err = r.lockVersions(ctx, objects, applied)
-	if err == nil && len(busy) > 0 {
-		// They are locked, or have no row yet.
+	// They are locked, or have no row yet.
+	rowless := slices.DeleteFunc(slices.Clone(busy), func(o driver.Key) bool { return slices.Contains(r.lockable, o) })
+	if err == nil && len(rowless) > 0 {
 		source := ""
 		if len(r.events) > 0 {
 			source = r.events[0].Source
 		}
 		s := r.store
-		if err := write(ctx, s.pools.Receive, "locking versions", noRows, s.sql.lockableVersions, keyArgs(busy), source); err != nil {
+		if err := write(ctx, s.pools.Receive, "locking versions", noRows, s.sql.lockableVersions, keyArgs(rowless), source); err != nil {
 			return nil, nil, err
 		}
+		r.lockable = append(r.lockable, rowless...)
 		busy, err = r.lockVersions(ctx, busy, applied)
 	}
 	if err != nil {
