@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,12 @@ const (
 	// codeProtocol is the SQLSTATE of all errors of PgBouncer. PostgreSQL itself does not use it for
 	// a start-up parameter.
 	codeProtocol = "08P01"
-	// scarceFor is how long the store keeps no idle connections after a pooler had none to spare.
+	// codeTooMany is the SQLSTATE of a server, a database or a role that has as many connections as it may.
+	codeTooMany = "53300"
+	// scarceFor is how long the store keeps no idle connections after a pooler or the server had none to spare.
 	scarceFor = time.Minute
+	// tooManyPause is the longest pause before a connection is dialled again that the server had no room for.
+	tooManyPause = 50 * time.Millisecond
 
 	beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
 )
@@ -83,11 +88,12 @@ func (l *link) adapt(err error) bool {
 	var pooler *poolerError
 	var connecting *pgconn.ConnectError // not a wait for a connection of a full pool
 	switch {
-	case errors.As(err, &pooler), refusedParameter(err):
+	case errors.As(err, &pooler), refusedBy(err, codeProtocol): // as PgBouncer does
 		l.pooled.Store(true)
 		return true
-	case l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
-		// With session pooling each idle connection keeps one of the server's from the other pools.
+	case refusedBy(err, codeTooMany),
+		l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
+		// Each idle connection keeps one of the server's from the other pools.
 		l.scarceUntil.Store(time.Now().Add(scarceFor).UnixNano())
 		for _, pool := range l.own {
 			pool.Reset()
@@ -97,23 +103,23 @@ func (l *link) adapt(err error) bool {
 	return false
 }
 
-// refusedParameter reports whether one of the hosts refused the start-up as PgBouncer does.
-func refusedParameter(err error) bool {
+// refusedBy reports whether one of the hosts refused the start-up with a code.
+func refusedBy(err error, code string) bool {
 	if pg, ok := err.(*pgconn.PgError); ok { //nolint:errorlint // the tree is walked here
-		return pg.Code == codeProtocol
+		return pg.Code == code
 	}
 	switch err := err.(type) { //nolint:errorlint // the tree is walked here
 	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(err.Unwrap(), refusedParameter)
+		return slices.ContainsFunc(err.Unwrap(), func(err error) bool { return refusedBy(err, code) })
 	case interface{ Unwrap() error }:
-		return refusedParameter(err.Unwrap())
+		return refusedBy(err.Unwrap(), code)
 	}
 	return false
 }
 
 // scarce reports whether connections are closed after each use.
 func (l *link) scarce() bool {
-	return l.pooled.Load() && time.Now().UnixNano() < l.scarceUntil.Load()
+	return time.Now().UnixNano() < l.scarceUntil.Load()
 }
 
 // acquire takes a connection out of the pool. On a pool of the store it returns the statement that
@@ -123,13 +129,26 @@ func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string,
 	if c.bounds == "" {
 		return conn, "", err
 	}
-	if err != nil && c.link.adapt(err) && ctx.Err() == nil {
+	for first := true; err != nil && c.link.adapt(err) && ctx.Err() == nil && (first || refusedBy(err, codeTooMany)); first = false {
+		if refusedBy(err, codeTooMany) {
+			pause(ctx, rand.N(tooManyPause)) // others are about to close theirs
+		}
 		conn, err = c.pool.Acquire(ctx)
 	}
 	if c.link.pooled.Load() {
 		bounds = c.bounds
 	}
 	return conn, bounds, err
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // beginSQL returns the text of BEGIN, which pgx does not tell.
