@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -23,7 +24,8 @@ import (
 // Limits on a delivery that are not configurable.
 const (
 	maxHeaderFields = 100
-	bodyTimeout     = 10 * time.Second // for the whole body
+	bodyTimeout     = 10 * time.Second // for the beginning of the body
+	bodyRate        = 256 << 10        // bytes a second that must arrive from then on
 	writeTimeout    = 10 * time.Second // for the client to read the answer
 	retryAfter      = 5 * time.Second  // the Retry-After of a 503
 )
@@ -45,7 +47,11 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// A stalled body holds its connection for this long, whether it is read or refused unread: the
 	// server waits for it in either case. If the server cannot set deadlines, its own ReadTimeout
 	// holds.
-	_ = http.NewResponseController(w).SetReadDeadline(began.Add(bodyTimeout))
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(began.Add(bodyTimeout))
+	if r.Body != nil {
+		r.Body = &pacedBody{ReadCloser: r.Body, deadlines: deadlines, began: began}
+	}
 	name := sourceName(r)
 	setup := in.setup.Load()
 	a := safely(func() *answer { return in.receive(w, r, name, setup) })
@@ -209,6 +215,25 @@ const taken = "the body was read before hookonce got the request, by a middlewar
 // exports none.
 func wasClosed(err error) bool {
 	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
+}
+
+// pacedBody gives a body more time as it arrives, whatever size it claims to have: a stalled one has no more than a small
+// one.
+type pacedBody struct {
+	io.ReadCloser
+	deadlines      *http.ResponseController
+	began          time.Time
+	read, extended int64
+}
+
+// Read implements io.Reader.
+func (b *pacedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.read += int64(n); b.read-b.extended >= bodyRate {
+		b.extended = b.read - b.read%bodyRate
+		_ = b.deadlines.SetReadDeadline(b.began.Add(bodyTimeout + time.Duration(b.extended/bodyRate)*time.Second))
+	}
+	return n, err
 }
 
 // readBody reads the raw body within its limits of size and time.

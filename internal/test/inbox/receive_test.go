@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +13,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
@@ -154,5 +158,55 @@ func TestLimitsSeeTheClientBehindAProxy(t *testing.T) {
 	}
 	if text := log.Text(); !strings.Contains(text, "remote=198.51.100.1 ") || strings.Contains(text, "192.0.2.99") {
 		t.Errorf("the log names other clients:\n%s", text)
+	}
+}
+
+// timedWriter notes the deadlines of the body.
+type timedWriter struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (w *timedWriter) SetReadDeadline(t time.Time) error {
+	w.deadlines = append(w.deadlines, t)
+	return nil
+}
+
+// A body has ten seconds, and one more for each 256 KiB that have arrived, whatever size it claims to have.
+func TestTimeForTheBody(t *testing.T) {
+	t.Parallel()
+	const second = 256 << 10
+	for name, tt := range map[string]struct {
+		size int
+		want []time.Duration
+	}{
+		"small": {1000, nil},
+		"large": {3*second + 1, []time.Duration{time.Second, 2 * time.Second, 3 * time.Second}},
+	} {
+		for _, chunked := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, chunked), func(t *testing.T) {
+				t.Parallel()
+				in := newEngine(t, rig.OpenSQLite(t), nil)
+				r := delivery("1", strings.Repeat(" ", tt.size)+"{}")
+				r.Body = io.NopCloser(iotest.HalfReader(r.Body))
+				if chunked {
+					r.ContentLength = -1
+				}
+				w := &timedWriter{ResponseRecorder: httptest.NewRecorder()}
+				in.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					t.Errorf("answered %d: %s", w.Code, w.Body)
+				}
+				var got []time.Duration
+				for _, d := range w.deadlines[1:] {
+					if more := d.Sub(w.deadlines[0]); !d.IsZero() && more > 0 && (len(got) == 0 || got[len(got)-1] != more) && more < time.Minute {
+						got = append(got, more)
+					}
+				}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("more time (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }
