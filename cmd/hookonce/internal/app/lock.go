@@ -213,6 +213,9 @@ func lockDatabase(path string) (*instanceLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
+	if err := refuseHardLinks(real); err != nil { // holding the file would find the other gateway, and not say why
+		return nil, err
+	}
 	file, err := os.OpenFile(real, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
