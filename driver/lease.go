@@ -27,6 +27,8 @@ type Leased struct {
 	Buried []Message
 	// Refused are due messages whose rows the database refuses to change. They are neither leased nor buried.
 	Refused []RefusedMessage
+	// More says that fewer messages than the limit allows were leased although more may be due.
+	More bool
 }
 
 // RefusedMessage is a message whose row the database refuses to change, as a trigger of its owner may.

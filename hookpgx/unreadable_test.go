@@ -67,6 +67,10 @@ func TestUnreadableBodies(t *testing.T) {
 		t.Errorf("%d messages could be read and %d not, want 2 and 1", sent, unsent)
 	}
 
+	reserved, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10})
+	if err != nil || len(reserved) != 1 || reserved[0].Unreadable == nil {
+		t.Fatalf("reserved %+v, error %v, want the lost event alone", reserved, err)
+	}
 	var done, failed int
 	for done+failed < 3 {
 		run, err := w.Take(t.Context(), &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 10, HandlerTimeout: time.Minute})

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/storetest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -275,4 +278,28 @@ func TestRefusedCommits(t *testing.T) {
 			t.Errorf("SettleQuarantined returned %v and the error %v, want only an error", found, err)
 		}
 	})
+}
+
+// TestSweepFreesTheOthers has an interrupted run of three events, and a trigger that refuses to change one of them. The
+// others are due again.
+func TestSweepFreesTheOthers(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	w.queue(t, "evt_1", "evt_2", "evt_3")
+	w.exec(t, strings.Replace(storetest.RefuseDone(driver.EventKey("stripe", "evt_2"), "P0001"), "NEW.state = 2 AND ", "", 1))
+	w.kill(t, w.take(t, 10, false))
+	w.wantSwept(t, 2)
+	if n := w.number(t, "SELECT count(*)::int FROM {schema}.run"); n != 0 {
+		t.Errorf("%d records are left", n)
+	}
+	var ids []string
+	for _, tried := range []bool{false, true} {
+		for _, ev := range w.take(t, 10, tried).Events() {
+			ids = append(ids, ev.EventID)
+		}
+	}
+	slices.Sort(ids)
+	if diff := cmp.Diff([]string{"evt_1", "evt_2", "evt_3"}, ids); diff != "" {
+		t.Errorf("due events (-want +got):\n%s", diff)
+	}
 }

@@ -33,7 +33,7 @@ func rowFailed(db DB, op string, err error) error {
 		return writeFailed(db, op, err)
 	}
 	switch code := SQLState(err); {
-	case code == "", code == codeReadOnly, code == codeCompletionUnknown, overwhelmed(code),
+	case code == "", code == codeReadOnly, code == codeCompletionUnknown, code == codeNotSupported, overwhelmed(code),
 		classOf(code, nil) != driver.ErrUnavailable: //nolint:errorlint // its kinds have reasons of their own
 		return writeFailed(db, op, err)
 	}
@@ -86,6 +86,9 @@ const (
 	codeReadOnly        = "25006" // a read-only transaction, or a standby
 	codeRowDropped      = "27000" // raised by the function claim
 	codeConfiguredLimit = "53400" // of a setting, such as temp_file_limit
+	codeNoRights        = "42501"
+	codeDamaged         = "XX001" // a row
+	codeIndexDamaged    = "XX002"
 
 	classRollback  = "40"
 	classResources = "53"   // out of disk, memory or connections
@@ -95,7 +98,6 @@ const (
 	classData       = "22" // a value that its type does not accept
 	classConstraint = "23"
 	classLimit      = "54" // a row, an index entry or an array is too large
-	classInternal   = "XX" // among others, of a damaged row
 	classRaised     = "P0" // RAISE without a code: a trigger of the database's owner refuses a row; our functions set codes
 )
 

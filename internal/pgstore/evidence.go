@@ -99,7 +99,7 @@ WITH setting AS MATERIALIZED (
 		last_at = greatest(c.last_at, excluded.last_at),
 		recent = CASE WHEN cardinality(excluded.recent) = 0 THEN c.recent ELSE ARRAY(
 			SELECT ROW(d.at, d.remote, d.gateway, d.same_body)::{schema}.delivery
-			FROM unnest(excluded.recent || c.recent) WITH ORDINALITY AS d (at, remote, gateway, same_body, turn)
+			FROM unnest(excluded.recent OPERATOR(pg_catalog.||) c.recent) WITH ORDINALITY AS d (at, remote, gateway, same_body, turn)
 			ORDER BY d.at DESC, d.turn LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
 		) END
 )

@@ -106,12 +106,12 @@ func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error)
 
 // plantersSQL lists who may create in schemas of the search path, apart from this role, superusers and the database's owner.
 const plantersSQL = `
-SELECT CASE WHEN a.grantee = 0 THEN 'every role' ELSE pg_catalog.format('role %s', r.rolname) END || ' may create in schema ' || n.nspname
+SELECT CASE WHEN a.grantee = 0::oid THEN 'every role' ELSE 'role ' || r.rolname::text END || ' may create in schema ' || n.nspname::text
 FROM pg_namespace n
 CROSS JOIN LATERAL aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
 LEFT JOIN pg_roles r ON r.oid = a.grantee
-WHERE n.nspname = ANY (current_schemas(false)) AND a.privilege_type = 'CREATE'
-	AND (a.grantee = 0 OR NOT r.rolsuper AND r.rolname NOT IN (current_user, 'pg_database_owner'))
+WHERE n.nspname = ANY (current_schemas(false)::name[]) AND a.privilege_type = 'CREATE'
+	AND (a.grantee = 0::oid OR NOT r.rolsuper AND r.rolname::text NOT IN (current_user::text, 'pg_database_owner'))
 ORDER BY 1`
 
 // Planters implements [driver.Searched].

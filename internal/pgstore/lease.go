@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -75,7 +77,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 			return nil, err
 		}
 		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
-		all.Refused = append(all.Refused, leased.Refused...)
+		all.Refused, all.More = append(all.Refused, leased.Refused...), leased.More
 		// If all due messages had used up their attempts, there may be more.
 		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
 			break
@@ -93,8 +95,12 @@ func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.
 	for fewer.Limit = min(p.Limit, maxLease) / 2; ; fewer.Limit /= 2 {
 		fewer.Limit = max(1, fewer.Limit)
 		leased, err := s.leaseOnce(ctx, &fewer, false)
+		if err == nil {
+			leased.More = true
+			return leased, nil
+		}
 		if !errors.Is(err, driver.ErrBadRow) {
-			return leased, err
+			return nil, err
 		}
 		if fewer.Limit == 1 {
 			refusal = err
@@ -102,21 +108,43 @@ func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.
 		}
 	}
 	leased, err := s.leaseOnce(ctx, &fewer, true)
-	if err == nil {
-		for i := range leased.Messages {
-			leased.Messages[i].Unreadable = refusal
-		}
-		return leased, nil
+	if errors.Is(err, driver.ErrBadRow) {
+		return s.leasePast(ctx, &fewer, refusal)
 	}
-	if !errors.Is(err, driver.ErrBadRow) {
+	if err != nil {
 		return nil, err
 	}
-	refused := &driver.Leased{}
-	err = write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error {
-		refused.Refused = []driver.RefusedMessage{{Err: refusal}}
-		return r.Scan(&refused.Refused[0].ID)
-	}, s.sql.frontMessage, p.Destination, clock(p.Now), notNilText(p.Skip))
-	return refused, err
+	for i := range leased.Messages {
+		m := &leased.Messages[i]
+		if m.Headers, m.Body, m.Unreadable, err = s.readAgain(ctx, m.Key); err != nil {
+			return nil, err // the lease expires
+		}
+	}
+	leased.More = true
+	return leased, nil
+}
+
+// leasePast names the first due message, which the database refused to change, and leases the next one. If that is refused
+// too, the message is not the reason.
+func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal error) (*driver.Leased, error) {
+	refused := ""
+	err := write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error { return r.Scan(&refused) },
+		s.sql.frontMessage, p.Destination, clock(p.Now), notNilText(p.Skip))
+	if err != nil || refused == "" {
+		return &driver.Leased{}, err
+	}
+	p.Skip = append(slices.Clip(p.Skip), refused)
+	leased, err := s.leaseOnce(ctx, p, false)
+	switch {
+	case err == nil:
+	case !errors.Is(err, driver.ErrBadRow), SQLState(err) == codeNoRights:
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	default: // two of them are refused
+		leased = &driver.Leased{}
+	}
+	leased.More = true
+	leased.Refused = append(leased.Refused, driver.RefusedMessage{ID: refused, Err: refusal})
+	return leased, nil
 }
 
 // leaseOnce leases messages by one statement, if unread without headers and bodies.

@@ -48,7 +48,7 @@ func (s *Store) applied(ctx context.Context, conn Conn) ([]driver.Migration, err
 // last bound keeps a step that waits for a table from holding up everything behind it.
 const (
 	migrateUnboundSQL = "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"
-	migrateLockSQL    = "SELECT pg_advisory_xact_lock(hashtextextended('hookonce migrate ' || $1::text, 0))"
+	migrateLockSQL    = "SELECT pg_advisory_xact_lock(hashtextextended('hookonce migrate ' || $1::text, 0::bigint))"
 	migrateBoundSQL   = "SELECT set_config('lock_timeout', '5s', true)"
 )
 

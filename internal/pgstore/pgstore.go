@@ -174,6 +174,7 @@ type statements struct {
 	lease, complete       Statement
 	release, frontMessage string
 	eventByKey, eventByID string
+	bodyByKey             string
 	repeatOf              string
 	messages, attempts    string
 	history               string
@@ -269,6 +270,7 @@ func newStatements(write func(string) string) statements {
 		release:          write(releaseSQL),
 		frontMessage:     write(frontMessageSQL),
 		eventByKey:       write(eventByKeySQL),
+		bodyByKey:        write(bodyByKeySQL),
 		eventByID:        write(eventByIDSQL),
 		repeatOf:         write(repeatOfSQL),
 		messages:         write(messagesSQL),

@@ -274,8 +274,38 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 	if committed {
 		reason, retryIn = (&driver.TxEndedError{Committed: true}).Error(), noRetry
 	}
-	return s.lostRows(ctx, conn, driver.LostRun{Alone: alone, Ended: committed},
-		s.sql.lost, clock(p.Now), run.keys, alone || committed, retryIn, reason, committed)
+	record := func(keys [][]byte) ([]driver.LostRun, error) {
+		return s.lostRows(ctx, conn, driver.LostRun{Alone: alone, Ended: committed},
+			s.sql.lost, clock(p.Now), keys, alone || committed, retryIn, reason, committed)
+	}
+	if alone || committed {
+		return record(run.keys)
+	}
+	return s.loseEach(ctx, conn, run.keys, record)
+}
+
+// loseEach records the events of an interrupted run. If the database refuses the row of one, that one stays as it was, and
+// the others are free.
+func (s *Store) loseEach(ctx context.Context, conn Conn, keys [][]byte, record func(keys [][]byte) ([]driver.LostRun, error)) ([]driver.LostRun, error) {
+	if err := conn.Script(ctx, "SAVEPOINT "+savepoint); err != nil {
+		return nil, err
+	}
+	lost, err := record(keys)
+	if !errors.Is(rowFailed(s.pools.Work, "", err), driver.ErrBadRow) {
+		return lost, err
+	}
+	if err := conn.Script(ctx, "ROLLBACK TO SAVEPOINT "+savepoint); err != nil || len(keys) == 1 {
+		return nil, err
+	}
+	lost = nil
+	for _, key := range keys {
+		one, err := s.loseEach(ctx, conn, [][]byte{key}, record)
+		if err != nil {
+			return nil, err
+		}
+		lost = append(lost, one...)
+	}
+	return lost, nil
 }
 
 // lostRows runs a statement that returns events of a run, and adds them to like.

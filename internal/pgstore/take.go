@@ -179,7 +179,22 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 }
 
 // isUnreadable reports whether the server could not read a row.
-func isUnreadable(err error) bool { return strings.HasPrefix(SQLState(err), classInternal) }
+func isUnreadable(err error) bool {
+	code := SQLState(err)
+	return code == codeDamaged || code == codeIndexDamaged
+}
+
+// readAgain reads the headers and the body of an event. It tells whether they cannot be read: the event that a statement
+// could not read may be one that another session has locked since.
+func (s *Store) readAgain(ctx context.Context, key driver.Key) (headers, body []byte, unreadable, err error) {
+	err = read(ctx, s.pools.Receive, "reading an event", func(r Rows) error { return r.Scan(&headers, &body) }, s.sql.bodyByKey, key[:])
+	if isUnreadable(err) {
+		return nil, nil, err, nil
+	}
+	return headers, body, nil, err
+}
+
+const bodyByKeySQL = `SELECT headers, body FROM {schema}.event WHERE key = $1::bytea`
 
 // lockReadable is lockDue after the server could not read an event: it locks half of the events, a quarter, and so on. If the
 // first one alone cannot be read, it is locked without headers and body.
@@ -194,11 +209,15 @@ func (s *Store) lockReadable(ctx context.Context, p *driver.TakeParams) (*Run, e
 		}
 		unread := *p
 		unread.Bytes = noBytes
-		r, unreadErr := s.lockDue(ctx, &unread, 1)
-		if unreadErr == nil && len(r.events) > 0 {
-			r.events[0].Unreadable = err
+		if r, err = s.lockDue(ctx, &unread, 1); err != nil || len(r.events) == 0 {
+			return r, err
 		}
-		return r, unreadErr
+		ev := &r.events[0]
+		if ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key); err != nil {
+			r.drop(ctx)
+			return nil, err
+		}
+		return r, nil
 	}
 }
 

@@ -127,10 +127,6 @@ func (r *relay) send(ctx context.Context, s *sending, header http.Header, tracep
 	if m.Expired {
 		r.logOf(m).Debug("sending again: the lease of the last attempt expired")
 	}
-	if m.Unreadable != nil {
-		err := fmt.Errorf("not sent: the database cannot read the event: %w", m.Unreadable)
-		return attempted{err: err, text: wire.ErrorText(err), works: true}
-	}
 	if r.dest.Sender == nil {
 		return r.sendByHTTP(ctx, s, header, traceparent, began)
 	}

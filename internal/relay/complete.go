@@ -67,6 +67,7 @@ waiting:
 // forgetting costs another send. When ctx has ended it retries for leaseMargin only.
 func (r *relay) complete(ctx context.Context, batch []ending) {
 	began := time.Now()
+	replaced := false
 	for {
 		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
 		if err == nil {
@@ -83,8 +84,13 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 			r.complete(ctx, batch[half:])
 			return
 		}
-		if driver.FaultOfRows(err) && !errors.Is(err, driver.ErrLockTimeout) && !errors.Is(err, driver.ErrSerialization) {
-			r.completeRefused(ctx, &batch[0], err)
+		if isRowFault(err) && !replaced {
+			r.replace(&batch[0], err)
+			replaced = true
+			continue
+		}
+		if isRowFault(err) {
+			r.refused(batch[0].message.ID, err)
 			leave(batch)
 			return
 		}
@@ -100,16 +106,18 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 	}
 }
 
-// completeRefused records a failed attempt in place of an outcome that the database refuses.
-func (r *relay) completeRefused(ctx context.Context, e *ending, refusal error) {
+// isRowFault reports whether the database refuses a row, now and later.
+func isRowFault(err error) bool {
+	return errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrNotStored)
+}
+
+// replace puts a failed attempt in the place of an outcome that the database refuses.
+func (r *relay) replace(e *ending, refusal error) {
 	err := fmt.Errorf("the database refused the outcome %q: %w", outcomes[e.Outcome], refusal)
 	failed := r.judge(e.message, &attempted{err: err, text: wire.ErrorText(err)})
 	failed.Took = e.Took
 	r.logOf(e.message).Error("recording the outcome was refused; recording a failed attempt", slog.Any("error", err))
 	e.Completion = failed
-	if _, err = r.tryComplete(context.WithoutCancel(ctx), []ending{*e}); err != nil {
-		r.refused(e.message.ID, err)
-	}
 }
 
 // dueSoon reports whether the message is due again before the next poll.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/stale"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // maxTurnWait bounds how long a leased message waits until other messages about the same object are
@@ -106,6 +107,9 @@ func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
 
 // inTurn returns the outcome of s; none if s was not sent and its lease must be given back.
 func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completion {
+	if s.Unreadable != nil {
+		return r.unreadable(s)
+	}
 	if s.turn == nil {
 		return r.attempt(sendCtx, s)
 	}
@@ -124,6 +128,16 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 	if done.Outcome == driver.MessageSent {
 		done.Applied = &s.turn.version
 	}
+	return done
+}
+
+// unreadable is the outcome of a message that the database cannot read. It tells nothing of the destination.
+func (r *relay) unreadable(s *sending) driver.Completion {
+	r.unsent(s.probed)
+	err := fmt.Errorf("not sent: the database cannot read the event: %w", s.Unreadable)
+	done := r.judge(s.Message, &attempted{err: err, text: wire.ErrorText(err)})
+	r.logAttempt(s.Message, &done, err, "")
+	r.o.Observe(&Observed{Message: s.Message, Outcome: outcomes[done.Outcome], Err: err})
 	return done
 }
 

@@ -29,8 +29,9 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	}
 	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
 	r.tellLeased(leased)
+	r.stepOver(leased.Refused)
 	next := idle
-	if len(leased.Messages) == allowed || len(leased.Buried) > 0 || r.stepOver(leased.Refused) {
+	if len(leased.Messages) == allowed || len(leased.Buried) > 0 || leased.More {
 		next = 0 // there may be more
 	}
 	return leased.Messages, next, nil

@@ -2,6 +2,8 @@ package relay
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +28,7 @@ type refusal struct {
 	until time.Time
 }
 
-// add lets a message rest, longer each time, and returns for how long. It returns 0 if too many messages rest.
+// add lets a message rest, longer each time, and returns for how long. If too many rest, it forgets the one that is due first.
 func (r *refusals) add(id string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +41,8 @@ func (r *refusals) add(id string, now time.Time) time.Duration {
 	switch {
 	case known:
 	case len(r.messages) == maxRefusals:
-		return 0
+		first := slices.MinFunc(slices.Collect(maps.Keys(r.messages)), func(a, b string) int { return r.messages[a].until.Compare(r.messages[b].until) })
+		delete(r.messages, first)
 	case r.messages == nil:
 		r.messages = make(map[string]refusal)
 	}
@@ -60,19 +63,16 @@ func (r *refusals) resting(now time.Time) (ids []string) {
 	return ids
 }
 
-// stepOver lets refused messages rest. It reports whether there are any, and all of them rest.
-func (r *relay) stepOver(messages []driver.RefusedMessage) bool {
-	rests := len(messages) > 0
+// stepOver lets refused messages rest.
+func (r *relay) stepOver(messages []driver.RefusedMessage) {
 	for _, m := range messages {
-		rests = r.refused(m.ID, m.Err) > 0 && rests
+		r.refused(m.ID, m.Err)
 	}
-	return rests
 }
 
 // refused lets a message rest after the database refused to change its row.
-func (r *relay) refused(id string, err error) time.Duration {
+func (r *relay) refused(id string, err error) {
 	rest := r.refusals.add(id, time.Now())
 	r.log.Error("the database refuses to change the row of a message; look for a trigger or a damaged row: hookonce doctor",
 		slog.String("message_id", id), slog.String("again_in", rest.String()), slog.Any("error", err))
-	return rest
 }

@@ -27,11 +27,11 @@ func TestRefusals(t *testing.T) {
 	if diff := cmp.Diff([]string{"10s", "20s", "40s", "1m20s", "2m40s", "5m20s", "10m0s", "10m0s"}, rests); diff != "" {
 		t.Errorf("rests (-want +got):\n%s", diff)
 	}
-	for i := range maxRefusals {
-		rest := r.add(fmt.Sprint(i), now)
-		if full := i == maxRefusals-1; (rest == 0) != full {
-			t.Fatalf("message %d rests for %s", i, rest)
-		}
+	for i := range maxRefusals + 1 {
+		r.add(fmt.Sprint(i), now.Add(time.Duration(i)*time.Millisecond))
+	}
+	if _, ok := r.messages["0"]; ok || len(r.messages) != maxRefusals {
+		t.Errorf("%d messages are remembered, the one that is due first among them: %v", len(r.messages), ok)
 	}
 	if rest := r.add("later", now.Add(time.Hour)); rest != firstRefusalRest || len(r.messages) != 1 {
 		t.Errorf("an hour later a message rests for %s beside %d others", rest, len(r.messages)-1)

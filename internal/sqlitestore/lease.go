@@ -137,16 +137,17 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 
 // leaseOne leases or buries m.
 func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
-	lost := m.Message // as the lost lease had it
+	if m.Expired { // first, because it alone changes nothing for the message
+		if err := t.recordLost(&m.Message, buried); err != nil {
+			return err
+		}
+	}
 	if buried {
 		_, err = t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number)
-	} else {
-		m.Token, m.Attempt = m.Token+1, m.Attempt+1
-		_, err = t.exec(takeLease, m.Token, m.Attempt, until, m.number)
+		return err
 	}
-	if err == nil && m.Expired {
-		err = t.recordLost(&lost, buried)
-	}
+	m.Token, m.Attempt = m.Token+1, m.Attempt+1
+	_, err = t.exec(takeLease, m.Token, m.Attempt, until, m.number)
 	return err
 }
 

@@ -223,7 +223,7 @@ func (b *batch[T]) versions() []driver.ObjectVersion {
 // it did not return.
 func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // both say how it ended
 	if ev.Unreadable != nil {
-		return fmt.Errorf("the handler did not run: the database cannot read the event: %w", ev.Unreadable), false
+		return unreadable(ev), false
 	}
 	timeout := b.o.HandlerTimeout
 	ctx, cancel := context.WithTimeout(b.workCtx, timeout)
@@ -252,6 +252,10 @@ func (b *batch[T]) call(ev *Event) (err error, hung bool) { //nolint:revive // b
 	}
 	b.enqueued = append(b.enqueued, c.Enqueued()...)
 	return err, false
+}
+
+func unreadable(ev *Event) error {
+	return fmt.Errorf("the handler did not run: the database cannot read the event: %w", ev.Unreadable)
 }
 
 // observe notes an outcome, which the observer hears of after the commit.

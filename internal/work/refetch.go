@@ -130,6 +130,9 @@ func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []drive
 // refetch calls Refetch with its timeout. A call that does not return is left behind, and may go on reading its copy of
 // the event.
 func refetch(ctx context.Context, src *Source, ev *Event) ([]byte, error) {
+	if ev.Unreadable != nil {
+		return nil, unreadable(ev)
+	}
 	ctx, cancel := context.WithTimeout(ctx, src.RefetchTimeout)
 	defer cancel()
 	copied := *ev

@@ -300,7 +300,12 @@ func (tr *trial) foundFigures(f *found) []figure {
 			}
 		}
 	}
+	refused := figure{"changes of rows that the database refused", 0, false}
+	if tr.db.variant != withSQLite {
+		refused.n, refused.must = tr.db.number(tr.t, "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hookonce.refusals"), true
+	}
 	return []figure{
+		refused,
 		{"calls of the handler", runs, true},
 		{"calls for events that fail twice", ran[failTwice], true},
 		{"calls for events that always panic", ran[panicAlways], true},

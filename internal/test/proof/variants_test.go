@@ -119,8 +119,27 @@ func newDatabase(t testing.TB, variant string) *database {
 	migrate(t, hookpgx.New(pool))
 	db := &database{variant, address, openSession(t, "pgx", address)}
 	db.exec(t, createEffects)
+	db.exec(t, createRefusals)
 	return db
 }
+
+// createRefusals has the database refuse now and then that an event becomes done, that a message is leased or that it becomes
+// sent, in the first attempt only. The sequence counts what it was asked and, in its own transaction, what it refused.
+const createRefusals = `
+CREATE SEQUENCE hookonce.asked;
+CREATE SEQUENCE hookonce.refusals;
+CREATE FUNCTION hookonce.refuse_some() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF nextval('hookonce.asked') % 50 = 0 THEN
+		RAISE EXCEPTION 'refusal %', nextval('hookonce.refusals');
+	END IF;
+	RETURN NEW;
+END
+$$;
+CREATE TRIGGER refuse_some BEFORE UPDATE ON hookonce.event_state
+	FOR EACH ROW WHEN (NEW.state = 2 AND OLD.attempts = 0) EXECUTE FUNCTION hookonce.refuse_some();
+CREATE TRIGGER refuse_some BEFORE UPDATE ON hookonce.message
+	FOR EACH ROW WHEN (NEW.state = 1 AND OLD.attempts = 0 OR NEW.state = 2 AND OLD.attempts = 1) EXECUTE FUNCTION hookonce.refuse_some();`
 
 // createDatabase creates a database on the tests' server, and returns its DSN.
 func createDatabase(t testing.TB) string {
