@@ -35,8 +35,9 @@ const (
 	codeTooMany = "53300"
 	// scarceFor is how long the store keeps no idle connections after a pooler or the server had none to spare.
 	scarceFor = time.Minute
-	// tooManyPause is the longest pause before a connection is dialled again that the server had no room for.
-	tooManyPause = 50 * time.Millisecond
+	// The pauses before a connection is dialled again that the server had no room for are random times up to these.
+	firstTooMany   = 20 * time.Millisecond
+	longestTooMany = time.Second
 
 	beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
 )
@@ -129,11 +130,14 @@ func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string,
 	if c.bounds == "" {
 		return conn, "", err
 	}
-	for first := true; err != nil && c.link.adapt(err) && ctx.Err() == nil && (first || refusedBy(err, codeTooMany)); first = false {
-		if refusedBy(err, codeTooMany) {
-			pause(ctx, rand.N(tooManyPause)) // others are about to close theirs
+	for wait := firstTooMany; err != nil && c.link.adapt(err) && ctx.Err() == nil; wait = min(2*wait, longestTooMany) {
+		full := refusedBy(err, codeTooMany)
+		if full {
+			pause(ctx, rand.N(wait)) // others are about to close theirs
 		}
-		conn, err = c.pool.Acquire(ctx)
+		if conn, err = c.pool.Acquire(ctx); !full && !refusedBy(err, codeTooMany) {
+			break
+		}
 	}
 	if c.link.pooled.Load() {
 		bounds = c.bounds

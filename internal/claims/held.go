@@ -20,9 +20,24 @@ func unitsOf(entries []*entry) map[*Unit]bool {
 	return units
 }
 
-// reopenHeld waits for dead events that other sessions have locked, for MaxLockWait at most and until deadline, and makes the
+// maxHeldWaits is how many batches may wait for locked dead events. Each looks again and again.
+const maxHeldWaits = 4
+
+// waitForHeld calls reopenHeld in the background. Beyond maxHeldWaits it does not wait for the locks.
+func (q *Queue) waitForHeld(deadline time.Time, held []*entry, units map[*Unit]bool) {
+	wait := MaxLockWait
+	if q.heldWaits.Add(1) > maxHeldWaits {
+		wait = 0
+	}
+	q.background.Go(func() {
+		defer q.heldWaits.Add(-1)
+		q.reopenHeld(deadline, wait, held, units)
+	})
+}
+
+// reopenHeld waits for dead events that other sessions have locked, for a time at most and until deadline, and makes the
 // results of units final. An answer of 2xx could be the sender's last delivery, so an event that stays locked is an error.
-func (q *Queue) reopenHeld(deadline time.Time, held []*entry, units map[*Unit]bool) {
+func (q *Queue) reopenHeld(deadline time.Time, wait time.Duration, held []*entry, units map[*Unit]bool) {
 	defer func() {
 		err := errEnded
 		if v := recover(); v != nil {
@@ -36,7 +51,7 @@ func (q *Queue) reopenHeld(deadline time.Time, held []*entry, units map[*Unit]bo
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	b := &batch{}
-	for _, e := range b.reopen(ctx, q.store, held, MaxLockWait) {
+	for _, e := range b.reopen(ctx, q.store, held, wait) {
 		e.result.Err = driver.ErrLockTimeout
 	}
 	settle(held, q.counts)

@@ -133,6 +133,7 @@ type Queue struct {
 	flushers   int // at most
 	background sync.WaitGroup
 	storm      atomic.Bool // most of the last batch were duplicates
+	heldWaits  atomic.Int64
 
 	mu       sync.Mutex
 	waiting  lanes
@@ -371,6 +372,6 @@ func (q *Queue) flush(ctx context.Context, units []*Unit) {
 	}
 	if len(held) > 0 {
 		apart = unitsOf(held)
-		q.background.Go(func() { q.reopenHeld(b.deadline, held, apart) })
+		q.waitForHeld(b.deadline, held, apart)
 	}
 }

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"cmp"
 	"context"
+	"strconv"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -10,6 +11,9 @@ import (
 // The statements of this file share their arguments: $1 the time (NULL means the database's clock);
 // $2 the sources or destinations; $3 how far ahead, in microseconds, due times may lie; $4 how many
 // rows to change for each of $2. The conditions on due_at read only the far end of an index.
+
+// longestLease is driver.LongestLease in microseconds.
+var longestLease = strconv.FormatInt(driver.LongestLease.Microseconds(), 10)
 
 // pullEventsSQL makes events due after the wait that their last failed attempt set.
 var pullEventsSQL = `
@@ -45,7 +49,7 @@ func farEventsSQL(kind string) string {
 
 // pullMessagesSQL makes messages due after the wait that their last failed attempt set. A lease ends
 // after an hour, the longest timeout of a destination: its holder may still be sending.
-const pullMessagesSQL = `
+var pullMessagesSQL = `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
 ), far AS MATERIALIZED (
@@ -57,7 +61,7 @@ WITH setting AS MATERIALIZED (
 		WHERE m.state IN (0, 1)
 			AND (m.destination, m.due_at) > (i.destination, setting.farthest)
 			AND (m.destination, m.due_at) <= (i.destination, 'infinity'::timestamptz)
-			AND m.due_at > setting.now + CASE WHEN m.state = 1 THEN 3605000000 WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
+			AND m.due_at > setting.now + CASE WHEN m.state = 1 THEN ` + longestLease + ` WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
 		ORDER BY m.destination, m.due_at
 		LIMIT $4::int
 		FOR UPDATE SKIP LOCKED

@@ -62,13 +62,17 @@ WHERE NOT e.outbox AND e.body IS NOT NULL AND CASE e.work
 		AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
 END`
 
-// reopenPoll is how long Reopen waits before it looks again at events that other sessions hold.
-const reopenPoll = 20 * time.Millisecond
+// Reopen waits for so long before it looks again at events that other sessions hold.
+const (
+	firstReopenPoll   = 20 * time.Millisecond
+	longestReopenPoll = 200 * time.Millisecond
+)
 
 // Reopen implements [driver.Store].
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
 	until := time.Now().Add(p.Wait)
-	for held = p.Keys; len(held) > 0; pause(ctx, reopenPoll) {
+	poll := firstReopenPoll
+	for held = p.Keys; len(held) > 0; poll = min(2*poll, longestReopenPoll) {
 		got, err := s.reopenOnce(ctx, held, p.Now)
 		if err != nil {
 			return nil, nil, err
@@ -84,6 +88,7 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, h
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			break
 		}
+		pause(ctx, poll)
 	}
 	return reopened, held, nil
 }

@@ -27,6 +27,7 @@ const (
 	farRunning = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_running
 		WHERE state = 1 AND due_at > ?2 AND source = ?4 LIMIT ?3`
 
+	// 3605000000 is driver.LongestLease in microseconds.
 	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
 		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2
 			AND due_at > ?1 + CASE WHEN state = 1 THEN 3605000000 WHEN attempts > 0 THEN retry_in ELSE 0 END LIMIT ?3`
