@@ -43,7 +43,7 @@ func applied(ctx context.Context, q queryer) ([]driver.Migration, error) {
 	case err != nil:
 		return nil, err
 	}
-	rows, err := q.QueryContext(ctx, selectApplied) //nolint:sqlclosecheck // collect closes them
+	rows, err := q.QueryContext(ctx, selectApplied)
 	if err != nil {
 		return nil, err
 	}
