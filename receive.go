@@ -284,8 +284,9 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 		return nil, unavailable("the source is not set up to verify", err)
 	case errors.Is(err, errKeyRef) || errors.As(err, &unverified):
 		a := in.refuseUnverified(r, now, err)
-		if a.status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 {
-			// An empty body of unknown length is rare, and all that is left of a chunked one that was read.
+		if a.status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 && !errors.Is(err, verify.ErrMissing) {
+			// An empty body of unknown length is rare, and all that is left of a chunked one that was read. One without a
+			// signature comes from no sender.
 			a = unavailable("not verified, and the body is empty: maybe "+taken, err)
 		}
 		return nil, a

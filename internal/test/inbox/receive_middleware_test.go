@@ -61,3 +61,13 @@ func TestBodyReadByAMiddleware(t *testing.T) {
 		}
 	}
 }
+
+// Anyone can send an empty chunked body. Without a signature it is no delivery that a middleware could have spoilt.
+func TestEmptyChunkedBodyWithoutASignature(t *testing.T) {
+	t.Parallel()
+	r := delivery("e1", "", func(r *http.Request) { r.ContentLength = -1 })
+	r.Header.Del(githubSignature)
+	if got := deliver(newEngine(t, rig.OpenSQLite(t), func(*hookonce.Config) {}), r).Code; got != http.StatusUnauthorized {
+		t.Errorf("the answer is %d, want 401", got)
+	}
+}
