@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/stale"
@@ -344,7 +345,7 @@ func (s *source) verify(r *verify.Request, keys []verify.Key) (*delivery, error)
 func (s *source) hiddenIn(h http.Header) []string {
 	hidden := s.hidden
 	for name := range h {
-		if send.Credential(name) {
+		if headers.Credential(name) {
 			hidden = append(slices.Clip(hidden), name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -62,12 +63,17 @@ func (s *Spec) CheckEvent(r EventRules) []error {
 // isCredential reports whether a location carries a credential.
 func (s *Spec) isCredential(ref locate.Ref) bool {
 	if ref.Kind == locate.Header {
-		return slices.Contains(s.HiddenHeaders(), ref.Name)
+		return s.hides(ref.Name)
 	}
 	at := string(ref.Kind) + ":" + ref.Name
 	return slices.ContainsFunc(s.Schemes, func(scheme verify.Scheme) bool {
 		return carriesCredential(&scheme) && slices.Contains(strings.Split(scheme.At, " | "), at)
 	})
+}
+
+// hides reports whether a header is stored as "<secret>": one of HiddenHeaders, or a credential that a proxy adds.
+func (s *Spec) hides(name string) bool {
+	return headers.Credential(name) || slices.Contains(s.HiddenHeaders(), http.CanonicalHeaderKey(name))
 }
 
 // carriesCredential reports whether requests of a scheme carry the secret itself, or a JWT.

@@ -53,6 +53,7 @@ func TestCheckEvent(t *testing.T) {
 		{EventRules{ID: "not a location"}, ""}, // CompileRules refuses it
 		{EventRules{ID: "header:X-TOKEN"}, "event.id"},
 		{EventRules{ID: "body:id + query:token"}, "event.id"},
+		{EventRules{ID: "header:X_Forwarded_Access_Token", Type: "header:Webhook-Session"}, "event.id"},
 		{EventRules{ID: "body:id | header:Authorization", Type: "header:X-Other#key", Time: "body:passcode"}, "event.id event.type event.time"},
 	} {
 		var fields []string

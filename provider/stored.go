@@ -63,7 +63,7 @@ func (s *Spec) ParseStored(location string, batch bool) (*locate.Expr, error) {
 			return nil, fmt.Errorf("%q looks into the element around an item, which is not stored with the event: use item:path", ref)
 		case (in == locate.Body || in == locate.Form) && batch:
 			return nil, fmt.Errorf("%q looks into the body of the batch, but an event stores only its own item: use item:path", ref)
-		case in == locate.Header && slices.ContainsFunc(s.HiddenHeaders(), func(h string) bool { return strings.EqualFold(h, ref.Name) }):
+		case in == locate.Header && s.hides(ref.Name):
 			return nil, fmt.Errorf("%q looks into a header that carries a credential and is stored as <secret>", ref)
 		}
 	}

@@ -41,6 +41,7 @@ func TestParseStored(t *testing.T) {
 		{"header:cookie", false, "<secret>"},
 		{"header:Authorization#a", false, "<secret>"},
 		{"body:a + header:x-shared-token", false, "<secret>"},
+		{"header:X-Amzn-Oidc-Data", false, "<secret>"},
 	}
 	for _, tt := range tests {
 		e, err := spec.ParseStored(tt.location, tt.batch)

@@ -16,14 +16,14 @@ var rules = map[string]rule{
 	".": {
 		within: []string{
 			"driver", "verify", "provider", "internal/claims", "internal/deadnews", "internal/feed", "internal/figures",
-			"internal/guard", "internal/jobs", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
+			"internal/guard", "internal/headers", "internal/jobs", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
 			"internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
 	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
-		within: []string{"verify", "internal/locate", "internal/spelling"},
+		within: []string{"verify", "internal/headers", "internal/locate", "internal/spelling"},
 		why:    "data, and the reading of verified requests",
 	},
 	"driver": {why: "a contract must not lean on what fulfils it"},
@@ -97,8 +97,9 @@ var rules = map[string]rule{
 		why:    "an engine: it knows the store's contract, and neither the root nor another engine",
 	},
 	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
-	"internal/send":        {within: []string{"verify", "internal/dial"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/send":        {within: []string{"verify", "internal/dial", "internal/headers"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
+	"internal/headers":     {why: "names of headers, which sending and reading judge alike"},
 	"internal/spelling":    {why: "it compares two texts"},
 	"internal/settingfile": {why: "it reads files, for all that have settings"},
 	"internal/shown":       {why: "one answer for every output for people"},
@@ -252,7 +253,7 @@ var rules = map[string]rule{
 // they build from the standard library, golang.org/x and leanModules.
 var lean = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/dial", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgsession", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/dial", "internal/headers", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgsession", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
 	"internal/spelling",
 }
 

@@ -184,7 +184,7 @@ func TestRetryQuarantinedStays(t *testing.T) {
 		says   string
 	}{
 		"still unreadable":     {r{ID: "body:id"}, "{}", r{ID: "body:other"}, "body:other"},
-		"secret header":        {r{ID: "body:id"}, "{}", r{ID: "header:X-Forwarded-Access-Token"}, "the value of that header"},
+		"secret header":        {r{ID: "body:id"}, "{}", r{ID: "header:X-Copy"}, "the value of that header"},
 		"id around the item":   {r{ID: "item:none", Batch: changes}, "", r{ID: "outer:id + item:id", Batch: changes}, ofBatch},
 		"other alternative":    {r{ID: "item:none", Batch: changes}, "", r{ID: "outer:id + item:n | item:id", Batch: changes}, ofBatch},
 		"type of the batch":    {r{ID: "item:none", Batch: changes}, "", r{ID: "item:id", Type: "body:object", Batch: changes}, ofBatch},
@@ -201,7 +201,8 @@ func TestRetryQuarantinedStays(t *testing.T) {
 				body = `{"object":"page","entry":[{"id":1,"changes":[{"id":2,"n":3}]}]}`
 			}
 			deliver(newEngine(t, store, rules(tt.before)), delivery("h", body, func(r *http.Request) {
-				r.Header.Set("X-Forwarded-Access-Token", "canary") // it is not stored
+				r.URL.RawQuery = "token=canary"
+				r.Header.Set("X-Copy", "/?token=canary") // it is not stored
 			}))
 			wantUnreadable(t, newEngine(t, store, rules(tt.after)), store, oneQuarantined(t, store), tt.says)
 		})

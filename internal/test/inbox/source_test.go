@@ -83,6 +83,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 				r.Header[name] = []string{"canary-7f3a-proxy"}
 			}
 			r.Header.Set("X-Auth-Token", "of the sender, for the destination")
+			r.Header.Set("Webhook-Session", "of the sender, too")
 			if got := deliver(in, r); got != ok {
 				t.Fatalf("got %+v, want ok", got)
 			}
@@ -100,7 +101,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			if err := json.Unmarshal(ev.Headers, &header); err != nil || header.Get(tt.header) != "<secret>" {
 				t.Errorf("error %v, headers %s; want <secret> for %s", err, ev.Headers, tt.header)
 			}
-			if header.Get("X-Amzn-Oidc-Data") != "<secret>" || header.Get("X-Auth-Token") == "<secret>" {
+			if header.Get("X-Amzn-Oidc-Data") != "<secret>" || header.Get("X-Auth-Token") == "<secret>" || header.Get("Webhook-Session") == "<secret>" {
 				t.Errorf("headers %s", ev.Headers)
 			}
 		})
