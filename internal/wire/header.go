@@ -70,7 +70,10 @@ func Secrets(h http.Header, rawQuery string, headers []string, param string) []s
 	}
 	for _, name := range headers {
 		for _, value := range h[name] {
-			add(value[strings.LastIndexByte(value, ' ')+1:]) // without "Bearer "
+			add(value)
+			if _, rest, ok := strings.Cut(value, " "); ok {
+				add(strings.TrimLeft(rest, " ")) // without "Bearer "
+			}
 		}
 	}
 	if rawQuery == "" {

@@ -136,6 +136,8 @@ func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
 		"another parameter":  {http.Header{"X-Args": {"x=12345678"}}, "x=12345678&key=a%2Fbcdef", true},
 		"a short secret":     {http.Header{"X-Args": {"1234567"}}, "key=1234567", true},
 		"a copied header":    {http.Header{"X-Copy": {"12345678"}, "X-Key": {"Bearer 12345678"}}, "", false},
+		"a copied phrase":    {http.Header{"X-Copy": {"k=my long key"}, "X-Key": {"my long key"}}, "", false},
+		"Bearer and phrase":  {http.Header{"X-Copy": {"my long key"}, "X-Key": {"Bearer my long key"}}, "", false},
 		"ISO 8859-1":         {http.Header{"X-One": {"a"}, "X-Latin": {"a", "caf\xe9"}}, "", false},
 	} {
 		before := make(http.Header)
@@ -153,6 +155,15 @@ func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
 		if _, same := tt.header["X-Probe"]; same != tt.same {
 			t.Errorf("%s: the result is the argument: %t, want %t", name, same, tt.same)
 		}
+	}
+}
+
+// The last word of a secret is none by itself.
+func TestWordOfASecretHidesNothing(t *testing.T) {
+	t.Parallel()
+	h := http.Header{"Content-Type": {"application/json"}, "X-Key": {"my billing application"}}
+	if got := VisibleHeader(h, nil, Secrets(h, "", []string{"X-Key"}, "")); got.Get("Content-Type") == Secret || got.Get("X-Key") != Secret {
+		t.Errorf("got %q", got)
 	}
 }
 
