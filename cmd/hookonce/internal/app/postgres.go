@@ -38,11 +38,24 @@ const maxPostgresFile = 1 << 20
 // checkPostgresFiles refuses files that the driver would wait for, or read without an end. It leaves missing ones, and
 // those that this user may not read, to the driver, which can do without some.
 func checkPostgresFiles(database string) error {
-	_, raw, _ := strings.Cut(database, "?")
+	server, raw, _ := strings.Cut(database, "?")
 	query, _ := url.ParseQuery(raw)
+	_, authority, _ := strings.Cut(server, "://")
+	user, _, named := strings.Cut(authority, "@")
+	_, password, _ := strings.Cut(user, ":")
+	if !named {
+		password = "" // user is the host and its port
+	}
+	password = cmp.Or(password, query.Get("password"), os.Getenv("PGPASSWORD"))
+	service := cmp.Or(query.Get("service"), os.Getenv("PGSERVICE"))
 	for _, name := range slices.Sorted(maps.Keys(postgresFiles)) {
 		path := cmp.Or(query.Get(name), os.Getenv(postgresFiles[name]))
-		if path == "" {
+		switch {
+		case path == "":
+			continue
+		case name == "passfile" && (password != "" || path == os.DevNull): // the usual way to have none
+			continue
+		case name == "servicefile" && service == "":
 			continue
 		}
 		_, err := settingfile.Read(path, maxPostgresFile)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -21,13 +22,23 @@ func TestADatabaseURLIsNeverQuoted(t *testing.T) {
 
 // The driver would wait for a pipe, and read a device without an end. It tells of a missing file itself.
 func TestOddFilesOfPostgresAreRefused(t *testing.T) {
-	for _, parameter := range []string{"sslrootcert", "sslkey", "passfile", "servicefile"} {
-		wantHint(t, CheckPostgres("postgres://u@h/d?"+parameter+"="+os.DevNull), "the file of "+parameter+" cannot be read: it is not a regular file", "the setting database")
+	odd := filepath.ToSlash(t.TempDir()) // a folder, as odd as a pipe
+	for _, parameter := range []string{"sslrootcert=" + os.DevNull, "sslkey=" + odd, "passfile=" + odd, "servicefile=" + odd + "&service=s"} {
+		name, _, _ := strings.Cut(parameter, "=")
+		wantHint(t, CheckPostgres("postgres://u@h/d?"+parameter), "the file of "+name+" cannot be read: it is not a regular file", "the setting database")
 	}
-	t.Setenv("PGPASSFILE", os.DevNull)
+	t.Setenv("PGPASSFILE", odd)
 	wantHint(t, CheckPostgres("postgres://u@h/d"), "the file of passfile cannot be read", "PGPASSFILE")
-	t.Setenv("PGPASSFILE", "/missing")
-	if err := CheckPostgres("postgres://u@h/d?sslmode=disable"); err != nil {
-		t.Errorf("a missing file: %v", err)
+	t.Setenv("PGSERVICEFILE", odd) // of no use without a service
+	for _, url := range []string{"postgres://u:p@h/d", "postgres://u@h/d?password=p", "postgresql://u:p@h/d"} {
+		if err := CheckPostgres(url); err != nil {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for _, none := range []string{"/missing", os.DevNull} {
+		t.Setenv("PGPASSFILE", none)
+		if err := CheckPostgres("postgres://u@h/d?sslmode=disable"); err != nil {
+			t.Errorf("%s: %v", none, err)
+		}
 	}
 }
