@@ -32,7 +32,7 @@ func Transport(roots *x509.CertPool, check Check, timeout time.Duration) *http.T
 	protocols.SetHTTP2(true)
 	return &http.Transport{
 		Proxy:               nil,
-		DialContext:         dialOnce(dialer.DialContext),
+		DialContext:         Bounded(dialer.DialContext),
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
 		TLSHandshakeTimeout: timeout,
 		DisableCompression:  true,

@@ -22,7 +22,7 @@ func (f *Fetcher) Confirm(ctx context.Context, rawURL string) error {
 		return fmt.Errorf("%w: the request cannot be made (host %s)", ErrUnavailable, host)
 	}
 	req.Header.Set("User-Agent", "hookonce")
-	resp, err := dial.Once(f.transport, req)
+	resp, err := dial.Twice(f.transport, req)
 	if err != nil {
 		return fmt.Errorf("%w: %w (host %s)", ErrUnavailable, err, host)
 	}

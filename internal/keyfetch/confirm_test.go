@@ -3,7 +3,9 @@ package keyfetch_test
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/keyfetch"
@@ -45,4 +47,25 @@ func TestConfirmRefuses(t *testing.T) {
 	if err := keyfetch.New(nil).Confirm(t.Context(), "https://127.0.0.1:1/"); !errors.Is(err, keyfetch.ErrUnavailable) {
 		t.Errorf("a private address: error %v", err)
 	}
+}
+
+// Requests at once may share an HTTP/2 connection that has no stream left for them.
+func TestConfirmAtOnceOverHTTP2(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2, server.Config.HTTP2 = true, &http.HTTP2Config{MaxConcurrentStreams: 1}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	f := keyfetch.New(&keyfetch.Options{Timeout: patience, RootCAs: roots(server), Dial: to(server)})
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 8 {
+				if err := f.Confirm(t.Context(), "https://example.com/"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

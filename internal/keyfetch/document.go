@@ -85,7 +85,7 @@ func (f *Fetcher) get(ctx context.Context, ref *verify.KeyRef) ([]byte, error) {
 		req.Header.Set("User-Agent", "hookonce")
 	}
 	// Uses the transport, because a client follows redirects.
-	resp, err := dial.Once(f.transport, req)
+	resp, err := dial.Twice(f.transport, req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

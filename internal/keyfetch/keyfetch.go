@@ -98,7 +98,7 @@ func New(opts *Options) *Fetcher {
 		f.now = time.Now
 	}
 	if opts.Dial != nil {
-		f.transport.DialContext = opts.Dial
+		f.transport.DialContext = dial.Bounded(opts.Dial)
 	}
 	f.transport.DisableKeepAlives = true // the next fetch is an hour away
 	f.transport.MaxResponseHeaderBytes = 64 << 10

@@ -269,12 +269,11 @@ func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result 
 	}
 	// Uses the transport, because a client follows redirects and puts the whole URL into its
 	// errors.
-	resp, err := dial.Once(transport, req.ofTransport(ctx))
-	if errors.Is(err, dial.ErrRepeat) && !req.begun {
-		// A server that restarts says so to the request that it will not read. A clone shares no connection: others
-		// cannot take all the streams of this one.
-		resp, err = dial.Once(reach.fresh.Clone(), req.ofTransport(ctx))
+	roundTrip := dial.Twice
+	if req.begun {
+		roundTrip = dial.Once
 	}
+	resp, err := roundTrip(transport, req.ofTransport(ctx))
 	if err != nil {
 		return failed(0, req.describe(ctx, err))
 	}
