@@ -35,7 +35,7 @@ func (k Key) material() *material {
 
 type material struct {
 	hmac   []byte
-	short  bool // the secret behind hmac has fewer than weakKey bytes
+	short  bool // see Key.Weak
 	public []publicKey
 
 	hashers sync.Pool // of *hasher: HMACs of this key
@@ -59,7 +59,7 @@ func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }
 func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Weak reports whether the key comes from a shared secret of fewer than 16 bytes, which can be
-// guessed by trial.
+// guessed by trial. Of user:password, only the password counts.
 func (k Key) Weak() bool { return k.material().short }
 
 // Private reports whether the key holds the private half of a key pair. A receiver needs only the

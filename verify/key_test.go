@@ -162,6 +162,12 @@ func TestWeak(t *testing.T) {
 			t.Errorf("%s: %t, want %t", c.encoding, got, c.want)
 		}
 	}
+	basic := mustCompile(t, verify.Scheme{Family: verify.FamilyBasic})
+	for secret, want := range map[string]bool{"a-long-user-name:fifteen bytes !": true, "u:sixteen bytes !!": false} {
+		if got := mustKeys(t, basic, secret)[0].Weak(); got != want {
+			t.Errorf("basic, %s: %t, want %t", secret, got, want)
+		}
+	}
 	if (verify.Key{}).Weak() {
 		t.Error("the zero Key is weak")
 	}

@@ -132,7 +132,11 @@ func (basic) parseKey(text string) (Key, error) {
 	if !ok || user == "" || strings.TrimSpace(password) == "" {
 		return Key{}, errors.New("the secret is not user:password")
 	}
-	return parseSecret(SecretRaw, text)
+	key, err := parseSecret(SecretRaw, text)
+	if err == nil {
+		key.material().short = len(password) < weakKey // a user's name can be known
+	}
+	return key, err
 }
 
 func (f basic) needsURL() bool           { return requireURL(f.require) }

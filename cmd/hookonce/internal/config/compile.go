@@ -82,7 +82,7 @@ func (l *loader) judgeKey(n *node, weak bool, err error) bool {
 		return false
 	}
 	if weak {
-		l.warn(n, "the secret has less than 16 bytes, so it can be guessed")
+		l.warn(n, "the secret has less than 16 bytes (of user:password, the password), so it can be guessed")
 	}
 	return true
 }
