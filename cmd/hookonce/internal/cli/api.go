@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
 // apiFlags are the flags of every command that asks the admin API.
@@ -46,20 +46,23 @@ func (f *caFlag) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "ca", "", "trust the authorities in this `FILE` (PEM), too, for https URLs")
 }
 
+// maxTrustFile bounds the size of a file with certificates or a token, in bytes.
+const maxTrustFile = 1 << 20
+
 // roots returns the authorities of the system and those of --ca; nil without that flag.
 func (f *caFlag) roots() (*x509.CertPool, error) {
 	if !f.cmd.Flags().Changed("ca") {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.file)
+	file, err := settingfile.ReadAny(f.file, maxTrustFile)
 	if err != nil {
-		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %w", err))
+		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s cannot be read: %w", f.file, err))
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
 		roots = x509.NewCertPool() // the system has none
 	}
-	if !roots.AppendCertsFromPEM(text) {
+	if !roots.AppendCertsFromPEM(file.Data) {
 		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s holds no certificate in PEM", f.file))
 	}
 	return roots, nil
@@ -135,7 +138,11 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := adminclient.New(f.adminURL, p.token(settings), roots)
+	token, err := p.token(settings)
+	if err != nil {
+		return nil, err
+	}
+	client, err := adminclient.New(f.adminURL, token, roots)
 	if err != nil {
 		return nil, newUsageError(f.cmd, fmt.Errorf("--%s: %w", f.name, err))
 	}
@@ -149,7 +156,11 @@ func (p *program) localGateway(ctx context.Context, settings *config.Settings) (
 	if address == "" {
 		return nil, nil
 	}
-	client, err := adminclient.New(address, p.token(settings), nil)
+	token, err := p.token(settings)
+	if err != nil {
+		return nil, err
+	}
+	client, err := adminclient.New(address, token, nil)
 	if err != nil || !client.Alive(ctx) {
 		return nil, err
 	}
@@ -164,20 +175,29 @@ func (p *program) namedOrLocal(ctx context.Context, f *apiFlags, settings *confi
 	return p.localGateway(ctx, settings)
 }
 
-// readToken is the variable of the read-only token.
-const readToken = "HOOKONCE_READ_TOKEN"
+// Variables of the tokens.
+const (
+	adminToken = "HOOKONCE_ADMIN_TOKEN"
+	readToken  = "HOOKONCE_READ_TOKEN"
+)
 
 // token returns the token for the admin API, or "". HOOKONCE_ADMIN_TOKEN and HOOKONCE_READ_TOKEN
 // replace admin.token and admin.read_token when settings are read. Settings without the former drop
-// the latter, which is enough here.
-func (p *program) token(settings *config.Settings) string {
-	token := cmp.Or(string(settings.Admin.Token), string(settings.Admin.ReadToken), p.variable(readToken))
-	if file, is := strings.CutPrefix(token, "file:"); is {
-		if text, err := os.ReadFile(file); err == nil {
-			token = strings.TrimSpace(string(text))
+// the latter, which is enough here, and so do unusable settings with both.
+func (p *program) token(settings *config.Settings) (string, error) {
+	token := cmp.Or(string(settings.Admin.Token), p.variable(adminToken), string(settings.Admin.ReadToken), p.variable(readToken))
+	path, is := strings.CutPrefix(token, "file:")
+	if !is {
+		return token, nil
+	}
+	file, err := settingfile.Read(path, maxTrustFile)
+	if err != nil {
+		return "", &app.Error{
+			Err:    fmt.Errorf("the file of the admin API's token cannot be read: %w", err),
+			Remedy: "correct the path after file: in " + adminToken + " or " + readToken,
 		}
 	}
-	return token
+	return strings.TrimSpace(string(file.Data)), nil
 }
 
 // apiOf returns the admin API in this process. A command that changes something prints warnings of

@@ -140,6 +140,30 @@ func TestAdminURL(t *testing.T) {
 	}
 }
 
+// A token that cannot be read is an error, and no file is read without an end.
+func TestOddFilesOfAClient(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.pem")
+	writeFile(t, large, strings.Repeat("x", 1<<20+1))
+	for _, c := range []struct {
+		env, ca, want string
+		code          int
+	}{
+		{"HOOKONCE_ADMIN_TOKEN=file:" + dir, "", "the file of the admin API's token cannot be read: it is not a regular file", 1},
+		{"HOOKONCE_READ_TOKEN=file:" + dir, "", "the file of the admin API's token cannot be read: it is not a regular file", 1},
+		{"", large, "large.pem cannot be read: it has more than 1048576 bytes", 2},
+	} {
+		args := []string{"sources", "list", "--admin-url", "http://127.0.0.1:1"}
+		if c.ca != "" {
+			args = append(args, "--ca", c.ca)
+		}
+		if stdout, stderr, code := runWith(t, dir, []string{c.env}, args...); code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%+v: %d, %s%s", c, code, stdout, stderr)
+		}
+	}
+}
+
 // answering returns the URL of a server that gives one answer.
 func answering(t *testing.T, kind, body string, header http.Header) string {
 	t.Helper()

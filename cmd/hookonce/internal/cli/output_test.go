@@ -2,12 +2,16 @@ package cli
 
 import (
 	"cmp"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
 )
 
 func TestPrintable(t *testing.T) {
@@ -112,4 +116,18 @@ func TestHelpFitsATerminal(t *testing.T) {
 		}
 	}
 	check(new(program).rootCommand())
+}
+
+// A receiver's text may hold characters that rearrange a screen.
+func TestJUnitIsPrintable(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "probe.xml")
+	r := &probe.Report{Checks: []probe.Result{{Name: "valid", Verdict: probe.Fail, Saw: "500 \u202edlo\u009b2J"}}, Failed: 1}
+	if err := writeJUnit(file, r, false); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if want := `message="500 \u202edlo\u009b2J"`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v, %q does not hold %q", err, text, want)
+	}
 }

@@ -289,7 +289,7 @@ func (f *probeFlags) checkJUnit() error {
 
 // writeJUnit writes the report to a file, or nothing.
 func writeJUnit(path string, r *probe.Report, effects bool) error {
-	data, err := r.JUnit(effects)
+	data, err := r.JUnit(effects, printable)
 	if err != nil {
 		return err
 	}

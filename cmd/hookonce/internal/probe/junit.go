@@ -31,13 +31,13 @@ type junitFault struct {
 }
 
 // JUnit returns the report as JUnit XML. An unknown check is an error if effects were counted, and is
-// skipped otherwise, as the exit code has it.
-func (r *Report) JUnit(effects bool) ([]byte, error) {
+// skipped otherwise, as the exit code has it. printable makes text of the receiver fit for people.
+func (r *Report) JUnit(effects bool, printable func(string) string) ([]byte, error) {
 	suite := junitSuite{Name: "hookonce probe", Tests: len(r.Checks), Failures: r.Failed}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		one := junitCase{Class: "hookonce.probe", Name: c.Name, Time: fmt.Sprintf("%.3f", c.Took.Round(time.Millisecond).Seconds())}
-		fault := &junitFault{Message: c.Saw, Text: "Sent: " + c.Sent + "\n" + c.Why + "\n" + c.Fix + "\n"}
+		fault := &junitFault{Message: printable(c.Saw), Text: "Sent: " + c.Sent + "\n" + c.Why + "\n" + c.Fix + "\n"}
 		switch {
 		case c.Verdict == Fail:
 			one.Failure = fault
