@@ -37,7 +37,7 @@ var notForwardedPrefixes = []string{
 	"x-authenticated-", "x-authentik-", "x-azure-", "x-client-ssl-", "x-cluster-", "x-envoy-", "x-forward",
 	"x-goog-authenticated-", "x-goog-iap-", "x-host", "x-http-", "x-invoke-", "x-method-", "x-middleware-",
 	"x-ms-client-principal", "x-ms-forwarded-", "x-ms-token-", "x-original-", "x-originating-", "x-override-",
-	"x-proxy-", "x-real-", "x-remote-", "x-rewrite-", "x-ssl-", "x-vercel-forwarded-", "x-vercel-ip-",
+	"x-pomerium-", "x-proxy-", "x-real-", "x-remote-", "x-rewrite-", "x-ssl-", "x-vercel-forwarded-", "x-vercel-ip-",
 	"x-vercel-oidc-", "x-vercel-proxied-", "x-webauth-",
 }
 

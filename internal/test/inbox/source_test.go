@@ -79,6 +79,7 @@ func TestCredentialsAreNotStored(t *testing.T) {
 			for _, name := range []string{
 				"X-Forwarded-Access-Token", "X_forwarded_access_token", "X-Amzn-Oidc-Data", "X-Amzn-Oidc-Accesstoken", "X-Auth-Request-Access-Token",
 				"X-Goog-Iap-Jwt-Assertion", "Cf-Access-Client-Secret", "X-Ms-Token-Aad-Id-Token", "X-Authentik-Jwt", "X-Serverless-Authorization", "Cookie2",
+				"X-Pomerium-Jwt-Assertion",
 			} {
 				r.Header[name] = []string{"canary-7f3a-proxy"}
 			}
