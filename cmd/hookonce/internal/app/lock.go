@@ -154,7 +154,8 @@ func lockPatiently(lock func() error) error {
 // withoutLock is the result of whoServes for a gateway whose lock file somebody removed.
 const withoutLock = " without a lock file"
 
-// whoServes reports whether a gateway holds the lock of the database at path, or the database itself. It changes nothing.
+// whoServes reports whether a gateway holds the lock of the database at path, or the database itself. It changes nothing, but
+// may leave a descriptor of the database open until the process ends; see isHeld.
 func whoServes(path string) (who string, serves bool, err error) {
 	who, serves, err = whoLocks(path)
 	if err == nil && !serves && isHeld(path) {
@@ -230,8 +231,8 @@ func lockDatabase(path string) (*instanceLock, error) {
 
 func lockOpened(file *os.File, path string) (*instanceLock, error) {
 	if err := lockPatiently(func() error { return holdFile(file) }); err != nil {
-		who, _, err := whoServes(path)
-		return nil, errors.Join(err, taken(who, path))
+		who, _, unknown := whoServes(path) // err is errLocked
+		return nil, errors.Join(unknown, taken(who, path))
 	}
 	return lockInstance(path)
 }
