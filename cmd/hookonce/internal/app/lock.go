@@ -154,8 +154,8 @@ func lockPatiently(lock func() error) error {
 // withoutLock is the result of whoServes for a gateway whose lock file somebody removed.
 const withoutLock = " without a lock file"
 
-// whoServes reports whether a gateway holds the lock of the database at path, or the database itself. It changes nothing, but
-// may leave a descriptor of the database open until the process ends; see isHeld.
+// whoServes reports whether a gateway holds the lock of the database at path, or the database itself. It changes nothing,
+// but may leave a descriptor of the database open until the process ends; see isHeld.
 func whoServes(path string) (who string, serves bool, err error) {
 	who, serves, err = whoLocks(path)
 	if err == nil && !serves && isHeld(path) {

@@ -56,7 +56,7 @@ func (f *caFlag) roots() (*x509.CertPool, error) {
 	}
 	file, err := settingfile.ReadAny(f.file, maxTrustFile)
 	if err != nil {
-		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %s cannot be read: %w", f.file, err))
+		return nil, newUsageError(f.cmd, fmt.Errorf("--ca: %q cannot be read: %w", f.file, err))
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {

@@ -152,7 +152,7 @@ func TestOddFilesOfAClient(t *testing.T) {
 	}{
 		{"HOOKONCE_ADMIN_TOKEN=file:" + dir, "", "the file of the admin API's token cannot be read: it is not a regular file", 1},
 		{"HOOKONCE_READ_TOKEN=file:" + dir, "", "the file of the admin API's token cannot be read: it is not a regular file", 1},
-		{"", large, "large.pem cannot be read: it has more than 1048576 bytes", 2},
+		{"", large, `large.pem" cannot be read: it has more than 1048576 bytes`, 2},
 	} {
 		args := []string{"sources", "list", "--admin-url", "http://127.0.0.1:1"}
 		if c.ca != "" {
