@@ -77,7 +77,7 @@ func TestLoadEverything(t *testing.T) {
 		"device":  {"a-secret-of-a-device"},
 		"legacy":  {"an-old-token-0001", "a-new-token-0002"},
 		"linked":  {"a-token-of-a-link"},
-		"office":  {"office:a-password-0001"},
+		"office":  {"office:a-password-000001"},
 	}
 	if diff := cmp.Diff(wantSecrets, secretsOf(t, &s.Engine)); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
