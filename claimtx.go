@@ -166,14 +166,11 @@ func (d *Delivery) claimedBy(claimed []Claimed) bool {
 // reopenRouted reopens a dead event that had no handler when it was claimed: only its messages are
 // open again.
 func (in *Engine) reopenRouted(ctx context.Context, key driver.Key) (bool, error) {
-	reopened, held, err := in.store.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{key}, Wait: claims.MaxLockWait})
-	if len(held) > 0 {
-		err = driver.ErrLockTimeout
-	}
-	if len(reopened) > 0 {
+	reopened, err := driver.ReopenOne(ctx, in.store, key)
+	if reopened {
 		in.wakeAll()
 	}
-	return len(reopened) > 0, err
+	return reopened, err
 }
 
 // claimsMade returns the claims of the events that were claimed.

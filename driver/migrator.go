@@ -16,11 +16,16 @@ type Migration struct {
 	Hash string
 }
 
+// IndexStep returns the index of the step of a version, or -1.
+func IndexStep(steps []Migration, version int) int {
+	return slices.IndexFunc(steps, func(m Migration) bool { return m.Version == version })
+}
+
 // CheckApplied returns an error that matches ErrSchema if a database has a step that is not known, or
 // that another build made. Missing steps are no fault.
 func CheckApplied(known, applied []Migration) error {
 	for _, step := range applied {
-		i := slices.IndexFunc(known, func(k Migration) bool { return k.Version == step.Version })
+		i := IndexStep(known, step.Version)
 		if i < 0 {
 			return fmt.Errorf("%w: it has step %d, which this program does not know: upgrade hookonce", ErrSchema, step.Version)
 		}
@@ -38,7 +43,7 @@ func CheckSchema(known, applied []Migration) error {
 		return err
 	}
 	for _, step := range known {
-		if !slices.ContainsFunc(applied, func(a Migration) bool { return a.Version == step.Version }) {
+		if IndexStep(applied, step.Version) < 0 {
 			return fmt.Errorf("%w: step %d (%s) has not been applied: run \"hookonce migrate up\"",
 				ErrSchema, step.Version, step.Name)
 		}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -40,6 +41,22 @@ type PullBackParams struct {
 	// Ahead is how far ahead due times may lie, as MaxAhead, which 0 means. A small one reads all that wait.
 	Ahead time.Duration
 	Now   time.Time // tests only; zero means the database's clock
+}
+
+// reopenWait is how long the delivery of a dead event waits for another session that has locked the event.
+const reopenWait = time.Second
+
+// ReopenOne reopens one event for its delivery, by Store.Reopen. It waits for a second at most for another session that has
+// locked the event, and then fails with ErrLockTimeout.
+func ReopenOne(ctx context.Context, s interface {
+	Reopen(ctx context.Context, p *ReopenParams) (reopened, held []Key, err error)
+}, key Key,
+) (bool, error) {
+	reopened, held, err := s.Reopen(ctx, &ReopenParams{Keys: []Key{key}, Wait: reopenWait})
+	if len(held) > 0 {
+		err = ErrLockTimeout
+	}
+	return len(reopened) > 0, err
 }
 
 // FaultOfRows reports whether err is the fault of single rows of a statement and nothing was

@@ -133,7 +133,7 @@ func Status(ctx context.Context, m driver.Migrator) ([]Step, error) {
 	var steps []Step
 	for _, known := range m.Migrations() {
 		step := Step{Version: known.Version, Name: known.Name}
-		if i := slices.IndexFunc(applied, func(a driver.Migration) bool { return a.Version == known.Version }); i >= 0 {
+		if i := driver.IndexStep(applied, known.Version); i >= 0 {
 			step.Applied, step.OtherBuild = true, applied[i].Hash != known.Hash
 		}
 		steps = append(steps, step)

@@ -2,18 +2,13 @@ package hookpgx_test
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -21,7 +16,6 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
-	"github.com/hookonce/hookonce/provider"
 )
 
 // TestFewConnections has a role with fewer connections than the pools would take. What arrives is acknowledged and sent, as
@@ -33,11 +27,9 @@ func TestFewConnections(t *testing.T) {
 			t.Parallel()
 			w := openFew(t, limit)
 			var sent atomic.Int64
-			const secret, n = "0123456789abcdef", 100
+			const n = 100
 			in, err := hookonce.NewEngine(w, &hookonce.Config{
-				Sources: []hookonce.Source{{
-					Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
-				}},
+				Sources: []hookonce.Source{github},
 				Destinations: []hookonce.Destination{{Name: "app", Sender: hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
 					sent.Add(1)
 					return nil
@@ -57,14 +49,7 @@ func TestFewConnections(t *testing.T) {
 			for range 20 {
 				wg.Go(func() {
 					for i := range next {
-						mac := hmac.New(sha256.New, []byte(secret))
-						mac.Write([]byte("{}"))
-						r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", strings.NewReader("{}"))
-						r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-						r.Header.Set("X-GitHub-Delivery", fmt.Sprint(i))
-						answer := httptest.NewRecorder()
-						in.ServeHTTP(answer, r)
-						if answer.Code != http.StatusOK {
+						if deliver(t, in, i) != http.StatusOK {
 							bad.Add(1)
 						}
 					}

@@ -2,52 +2,47 @@ package hookpgx_test
 
 import (
 	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hooktest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 )
+
+var github = hookonce.Source{
+	Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets("0123456789abcdef"), AckTimeout: 30 * time.Second,
+}
+
+// deliver delivers event i of the source github, and returns the status of the answer.
+func deliver(t *testing.T, h http.Handler, i int) int {
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, hooktest.NewRequest(t, github, "{}", hooktest.WithEventID(fmt.Sprint(i))))
+	return answer.Code
+}
 
 // TestFullQueue locks the table, so that claims wait and the queue fills up. Deliveries beyond the
 // queue get 503 at once. Once the table is free, every queued delivery is durable, and every
 // refused one when it comes again.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
-	const secret = "0123456789abcdef"
 	w := open(t, nil)
 	full := newFirstLine("the queue is full")
 	in, err := hookonce.NewEngine(w.Store, &hookonce.Config{
-		Sources: []hookonce.Source{{
-			Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
-		}},
-		Queue:  4,
-		Logger: slog.New(slog.NewTextHandler(full, nil)),
+		Sources: []hookonce.Source{github},
+		Queue:   4,
+		Logger:  slog.New(slog.NewTextHandler(full, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(in.Drain)
-	deliver := func(i int) int {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte("{}"))
-		r := httptest.NewRequest(http.MethodPost, "/webhooks/gh", strings.NewReader("{}"))
-		r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-		r.Header.Set("X-GitHub-Delivery", fmt.Sprint(i))
-		answer := httptest.NewRecorder()
-		in.ServeHTTP(answer, r)
-		return answer.Code
-	}
 
 	tx, err := w.pool.Begin(t.Context())
 	if err != nil {
@@ -61,7 +56,7 @@ func TestFullQueue(t *testing.T) {
 	codes := make([]int, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { codes[i] = deliver(i) })
+		wg.Go(func() { codes[i] = deliver(t, in, i) })
 	}
 	eventually.Receive(t, "a delivery is refused because the queue is full", full.seen)
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -73,7 +68,7 @@ func TestFullQueue(t *testing.T) {
 			t.Errorf("delivery %d: %d", i, code)
 		}
 		if code == http.StatusServiceUnavailable {
-			if again := deliver(i); again != http.StatusOK {
+			if again := deliver(t, in, i); again != http.StatusOK {
 				t.Errorf("delivery %d, again: %d, want 200", i, again)
 			}
 		}

@@ -133,7 +133,7 @@ func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string,
 	for wait := firstTooMany; err != nil && c.link.adapt(err) && ctx.Err() == nil; wait = min(2*wait, longestTooMany) {
 		full := refusedBy(err, codeTooMany)
 		if full {
-			pause(ctx, rand.N(wait)) // others are about to close theirs
+			_ = pgstore.Pause(ctx, rand.N(wait)) // others are about to close theirs; Acquire tells of ctx
 		}
 		if conn, err = c.pool.Acquire(ctx); !full && !refusedBy(err, codeTooMany) {
 			break
@@ -143,16 +143,6 @@ func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string,
 		bounds = c.bounds
 	}
 	return conn, bounds, err
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // beginSQL returns the text of BEGIN, which pgx does not tell.

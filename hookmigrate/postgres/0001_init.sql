@@ -1771,12 +1771,12 @@ BEGIN
 				n_taken := n_taken + 1;
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
-				IF SQLSTATE ~ '^(08|40|53|55|57|58|XX|25006)' THEN
-					RAISE;
-				END IF;
-				refused := refused + 1;
-				RAISE WARNING 'event "%" of source "%" was not taken: %',
-					(SELECT e.event_id FROM {schema}.event e WHERE e.key = due.key), take.source, SQLERRM;
+			IF SQLSTATE ~ '^(08|40|53|55|57|58|XX|25006)' THEN
+				RAISE;
+			END IF;
+			refused := refused + 1;
+			RAISE WARNING 'event "%" of source "%" was not taken: %',
+				(SELECT e.event_id FROM {schema}.event e WHERE e.key = due.key), take.source, SQLERRM;
 		END;
 		EXIT WHEN n_taken = take.n OR refused = 1000;
 	END LOOP;

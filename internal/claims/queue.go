@@ -364,7 +364,11 @@ func (q *Queue) flush(ctx context.Context, units []*Unit) {
 	}
 	b.endReservations()
 	held := b.reopen(ctx, q.store, b.entries, 0)
-	settle(slices.DeleteFunc(slices.Clone(b.entries), func(e *entry) bool { return slices.Contains(held, e) }), q.counts)
+	settled := b.entries
+	if len(held) > 0 {
+		settled = slices.DeleteFunc(slices.Clone(settled), func(e *entry) bool { return slices.Contains(held, e) })
+	}
+	settle(settled, q.counts)
 	q.storm.Store(b.mostlyDuplicates())
 	q.o.Claimed(b.claimed())
 	if b.anyReopened {

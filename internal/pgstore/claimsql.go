@@ -41,7 +41,7 @@ FROM {schema}.claim(
 	RETURNING true
 )` + insertedEvents + `,
 	1 / CASE WHEN (SELECT count(*) FROM message_given) = (SELECT count(*) FROM message_new) THEN 1 ELSE 0 END,
-	coalesce($4::timestamptz, now()), (extract(epoch FROM now())::double precision * 1000000.0::double precision)::bigint,
+	coalesce($4::timestamptz, now()), (extract(epoch FROM now()) * 1000000)::bigint,
 	(SELECT array_agg(convert_to(p.destination, 'UTF8')) FROM {schema}.paused_destination p WHERE p.destination = ANY ($19::text[]))
 FROM event_new`
 

@@ -21,7 +21,7 @@ WITH old AS (
 INSERT INTO {schema}.feed_watch AS w (until, floor_seq, last_seq)
 SELECT n.now + $3::bigint * interval '1 microsecond', n.micros, n.micros
 FROM (
-	SELECT c.now, (extract(epoch FROM c.now)::double precision * 1000000.0::double precision)::bigint AS micros
+	SELECT c.now, (extract(epoch FROM c.now) * 1000000)::bigint AS micros
 	FROM (SELECT coalesce($1::timestamptz, clock_timestamp()) AS now) c
 ) n
 ON CONFLICT (only_one) DO UPDATE SET
@@ -34,7 +34,7 @@ var feedLasts = fmt.Sprintf(feedWatchedSQL, "coalesce($1::timestamptz, clock_tim
 
 // watchedSQL returns how many microseconds the watch still lasts, and no row if it has ended.
 var watchedSQL = `
-SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp()))::double precision * 1000000.0::double precision)::bigint
+SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp())) * 1000000)::bigint
 FROM {schema}.feed_watch w WHERE ` + feedLasts
 
 // collectFeedSQL takes the longest group $1. Concurrent callers get different rows and do not wait for
@@ -64,7 +64,7 @@ WITH w AS (
 	CROSS JOIN unnest($5::timestamptz[], $6::smallint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::bytea[])
 		WITH ORDINALITY AS i (at, kind, source, event_id, type, outcome, details, ord)
 )
-SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp()))::double precision * 1000000.0::double precision)::bigint FROM w`
+SELECT (extract(epoch FROM w.until - coalesce($1::timestamptz, clock_timestamp())) * 1000000)::bigint FROM w`
 
 // readFeedSQL returns at most $4 rows after the number $3, and at least one row if there is a watch.
 var readFeedSQL = `

@@ -95,12 +95,7 @@ ORDER BY text`
 
 // ForeignTriggers implements [driver.Store]. It lists only what fires in sessions of clients.
 func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error) {
-	err = read(ctx, s.pools.Admin, "looking for foreign triggers", func(r Rows) error {
-		var text string
-		err := r.Scan(&text)
-		found = append(found, text)
-		return err
-	}, foreignTriggersSQL, s.name)
+	err = read(ctx, s.pools.Admin, "looking for foreign triggers", eachText(&found), foreignTriggersSQL, s.name)
 	return found, err
 }
 
@@ -116,13 +111,18 @@ ORDER BY 1`
 
 // Planters implements [driver.Searched].
 func (s *Store) Planters(ctx context.Context) (found []string, err error) {
-	err = read(ctx, s.pools.Receive, "looking at the search path", func(r Rows) error {
+	err = read(ctx, s.pools.Receive, "looking at the search path", eachText(&found), plantersSQL)
+	return found, err
+}
+
+// eachText adds the text of each row to texts.
+func eachText(texts *[]string) func(Rows) error {
+	return func(r Rows) error {
 		var text string
 		err := r.Scan(&text)
-		found = append(found, text)
+		*texts = append(*texts, text)
 		return err
-	}, plantersSQL)
-	return found, err
+	}
 }
 
 // Confirm implements [driver.Store].

@@ -91,21 +91,16 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
 	fewer := *p
 	fewer.Untried = false // frontMessageSQL looks in the same order
-	var refusal error
-	for fewer.Limit = min(p.Limit, maxLease) / 2; ; fewer.Limit /= 2 {
-		fewer.Limit = max(1, fewer.Limit)
-		leased, err := s.leaseOnce(ctx, &fewer, false)
-		if err == nil {
-			leased.More = true
-			return leased, nil
-		}
-		if !errors.Is(err, driver.ErrBadRow) {
-			return nil, err
-		}
-		if fewer.Limit == 1 {
-			refusal = err
-			break
-		}
+	leased, refusal := halving(min(p.Limit, maxLease), func(limit int) (*driver.Leased, error) {
+		fewer.Limit = limit
+		return s.leaseOnce(ctx, &fewer, false)
+	}, func(err error) bool { return errors.Is(err, driver.ErrBadRow) })
+	if refusal == nil {
+		leased.More = true
+		return leased, nil
+	}
+	if !errors.Is(refusal, driver.ErrBadRow) {
+		return nil, refusal
 	}
 	leased, err := s.leaseOnce(ctx, &fewer, true)
 	if errors.Is(err, driver.ErrBadRow) {
@@ -122,6 +117,17 @@ func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.
 	}
 	leased.More = true
 	return leased, nil
+}
+
+// halving calls f with half of limit, a quarter, and so on, while its error is a fault of a row. It ends at 1.
+func halving[T any](limit int, f func(limit int) (T, error), isFault func(error) bool) (T, error) {
+	for {
+		limit = max(1, limit/2)
+		result, err := f(limit)
+		if err == nil || limit == 1 || !isFault(err) {
+			return result, err
+		}
+	}
 }
 
 // leasePast names the first due message, which the database refused to change, and leases the next one. If that is refused

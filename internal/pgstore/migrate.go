@@ -94,7 +94,7 @@ func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error
 	}
 	var taken []driver.Migration
 	for _, step := range s.migrations {
-		if slices.ContainsFunc(applied, func(a driver.Migration) bool { return a.Version == step.Version }) {
+		if driver.IndexStep(applied, step.Version) >= 0 {
 			continue
 		}
 		if err := conn.Script(ctx, step.SQL); err != nil {

@@ -16,7 +16,7 @@ const (
 	takeTurnSQL = `
 INSERT INTO {schema}.prune_turn AS t (only_one, fence, until, background, state)
 VALUES (
-	true, (extract(epoch FROM clock_timestamp())::double precision * 1000000.0::double precision)::bigint,
+	true, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	clock_timestamp() + $2::bigint * interval '1 microsecond', $1::boolean, ''
 )
 ON CONFLICT (only_one) DO UPDATE SET fence = t.fence + 1, until = excluded.until, background = excluded.background
@@ -64,12 +64,8 @@ func (s *Store) takeTurn(ctx context.Context, background bool) (*turn, error) {
 		}, s.sql.takeTurn, background, pruning.Turn.Microseconds(), pruning.FarAhead.Microseconds()); err != nil || t != nil || background {
 			return t, err
 		}
-		timer := time.NewTimer(turnPoll)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
+		if err := Pause(ctx, turnPoll); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -13,8 +13,12 @@ var polymorphic = regexp.MustCompile(`\.?\b(` + strings.Join([]string{
 	"min", "round", "sum", "to_timestamp", "trunc", "unnest",
 }, "|") + `)\(`)
 
-// microseconds is the end of a product of bigint and interval. pg_catalog multiplies double precision only.
-const microseconds = ` * interval '1 microsecond'`
+// products end so, and have a factor on the left: a bigint for an interval, or an epoch, which is numeric from PostgreSQL 14
+// on. pg_catalog has an exact match for double precision only.
+var products = strings.NewReplacer(
+	` * interval '1 microsecond'`, `::double precision * interval '1 microsecond'`,
+	` * 1000000)::bigint`, `::double precision * 1000000::double precision)::bigint`,
+)
 
 // qualified returns SQL that calls functions and operators of pg_catalog whatever the schemas of the session's search_path
 // hold. A role that may create in one of these, such as public, can plant a function or an operator whose argument types
@@ -32,7 +36,7 @@ func qualified(sql string) string {
 		done = at[0]
 	}
 	b.WriteString(sql[done:])
-	return strings.ReplaceAll(b.String(), microseconds, "::double precision"+microseconds)
+	return products.Replace(b.String())
 }
 
 // hasSeveral reports whether a list of arguments, which ends with its parenthesis, has several.

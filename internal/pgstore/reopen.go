@@ -88,7 +88,7 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, h
 		if ctx.Err() != nil || !time.Now().Before(until) {
 			break
 		}
-		pause(ctx, poll)
+		_ = Pause(ctx, poll) // the next look tells of ctx
 	}
 	return reopened, held, nil
 }
@@ -115,12 +115,14 @@ func eachKey(keys *[]driver.Key) func(Rows) error {
 	}
 }
 
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
+// Pause waits for d. If ctx ends first, it returns its error.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

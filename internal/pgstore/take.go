@@ -44,7 +44,7 @@ func takenFrom(e string) string {
 // dueMicros is the time d.due_at in microseconds since 1970. It is 0 for infinity and other times
 // that Go cannot read, because one such row must not keep other events from being taken.
 const dueMicros = `CASE WHEN d.due_at > '0001-01-01 00:00:00+00' AND d.due_at < '9999-01-01 00:00:00+00'
-	THEN (extract(epoch FROM d.due_at)::double precision * 1000000.0::double precision)::bigint ELSE 0 END`
+	THEN (extract(epoch FROM d.due_at) * 1000000)::bigint ELSE 0 END`
 
 // takeSQL locks due events that {which} selects, and bounds how long a process that has stopped
 // keeps the locks. It gives the transaction a number only if it finds an event. If {bytes} is 0, it returns one event without
@@ -199,26 +199,21 @@ const bodyByKeySQL = `SELECT headers, body FROM {schema}.event WHERE key = $1::b
 // lockReadable is lockDue after the server could not read an event: it locks half of the events, a quarter, and so on. If the
 // first one alone cannot be read, it is locked without headers and body.
 func (s *Store) lockReadable(ctx context.Context, p *driver.TakeParams) (*Run, error) {
-	for limit := min(p.Limit, maxTake) / 2; ; limit /= 2 {
-		r, err := s.lockDue(ctx, p, max(1, limit))
-		if !isUnreadable(err) {
-			return r, err
-		}
-		if limit > 1 {
-			continue
-		}
-		unread := *p
-		unread.Bytes = noBytes
-		if r, err = s.lockDue(ctx, &unread, 1); err != nil || len(r.events) == 0 {
-			return r, err
-		}
-		ev := &r.events[0]
-		if ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key); err != nil {
-			r.drop(ctx)
-			return nil, err
-		}
-		return r, nil
+	r, err := halving(min(p.Limit, maxTake), func(limit int) (*Run, error) { return s.lockDue(ctx, p, limit) }, isUnreadable)
+	if !isUnreadable(err) {
+		return r, err
 	}
+	unread := *p
+	unread.Bytes = noBytes
+	if r, err = s.lockDue(ctx, &unread, 1); err != nil || len(r.events) == 0 {
+		return r, err
+	}
+	ev := &r.events[0]
+	if ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key); err != nil {
+		r.drop(ctx)
+		return nil, err
+	}
+	return r, nil
 }
 
 // drop ends a run that was not handed out.

@@ -104,9 +104,18 @@ func bare(err error) error {
 	return err
 }
 
-// Shared returns the rights that others have on f and should not have, as "read and change", and the command that takes
-// them away. Others may read f unless it is secret. Both texts are "" if all is well.
-func (f *File) Shared(secret bool) (verb, remedy string) {
+// Warning tells of the rights that others have on f and should not have, and how to take them away. name is what a user
+// calls f. Others may read f unless it is secret. It is "" if all is well.
+func (f *File) Warning(name string, secret bool) string {
+	verb, remedy := f.shared(secret)
+	if verb == "" {
+		return ""
+	}
+	return fmt.Sprintf("every user of this machine can %s %s; forbid that with %s", verb, name, remedy)
+}
+
+// shared returns the rights, as "read and change", and the command that takes them away.
+func (f *File) shared(secret bool) (verb, remedy string) {
 	if runtime.GOOS == "windows" { // it has no such rights, and os makes them up
 		return "", ""
 	}

@@ -67,8 +67,8 @@ func TestShared(t *testing.T) {
 	for mode, want := range map[fs.FileMode][2]string{
 		0o660: {}, 0o664: {"read"}, 0o662: {"change", "change"}, 0o666: {"read and change", "change"},
 	} {
-		secret, _ := (&File{mode: mode}).Shared(true)
-		public, _ := (&File{mode: mode}).Shared(false)
+		secret, _ := (&File{mode: mode}).shared(true)
+		public, _ := (&File{mode: mode}).shared(false)
 		if diff := cmp.Diff(want, [2]string{secret, public}); diff != "" {
 			t.Errorf("%o, a secret and a public file (-want +got):\n%s", mode, diff)
 		}

@@ -83,7 +83,7 @@ func (s *Store) applySteps(ctx context.Context, tx *sql.Tx) ([]driver.Migration,
 	}
 	var taken []driver.Migration
 	for _, step := range s.migrations {
-		if slices.ContainsFunc(steps, func(a driver.Migration) bool { return a.Version == step.Version }) {
+		if driver.IndexStep(steps, step.Version) >= 0 {
 			continue
 		}
 		if _, err := tx.ExecContext(ctx, step.SQL); err != nil {

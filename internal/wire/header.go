@@ -79,14 +79,16 @@ func Secrets(h http.Header, rawQuery string, headers []string, param string) []s
 	if rawQuery == "" {
 		return texts
 	}
-	for pair := range strings.SplitSeq(rawQuery, "&") {
-		escaped, value, _ := strings.Cut(pair, "=")
-		if name, err := url.QueryUnescape(escaped); param == "" || err != nil || name != param {
-			continue
-		}
-		add(value)
-		if plain, err := url.QueryUnescape(value); err == nil && plain != value {
-			add(plain)
+	if param != "" {
+		for pair := range strings.SplitSeq(rawQuery, "&") {
+			escaped, value, _ := strings.Cut(pair, "=")
+			if name, err := url.QueryUnescape(escaped); err != nil || name != param {
+				continue
+			}
+			add(value)
+			if plain, err := url.QueryUnescape(value); err == nil && plain != value {
+				add(plain)
+			}
 		}
 	}
 	return append(texts, "?"+rawQuery)

@@ -178,9 +178,6 @@ func (w *Workers[T]) tryInline(ctx context.Context, src *Source, c *driver.Claim
 	return result
 }
 
-// reopenWait is how long the delivery of a dead event waits for another session that has locked the event.
-const reopenWait = time.Second
-
 // inlineDuplicate is the outcome of a duplicate. A dead event that had no handler when it was
 // claimed is reopened here: only its messages are open again.
 func (w *Workers[T]) inlineDuplicate(ctx context.Context, src *Source, c *driver.Claim, claimed driver.ClaimResult) InlineResult {
@@ -188,14 +185,10 @@ func (w *Workers[T]) inlineDuplicate(ctx context.Context, src *Source, c *driver
 	if !result.Dead || !src.Reopen {
 		return result
 	}
-	reopened, held, err := w.db.Reopen(ctx, &driver.ReopenParams{Keys: []driver.Key{c.Key}, Wait: reopenWait})
-	if len(held) > 0 {
-		err = driver.ErrLockTimeout
-	}
-	if len(reopened) > 0 {
+	result.Reopened, result.Err = driver.ReopenOne(ctx, w.db, c.Key)
+	if result.Reopened {
 		w.o.Reopened()
 	}
-	result.Reopened, result.Err = len(reopened) > 0, err
 	return result
 }
 

@@ -123,8 +123,8 @@ func newDatabase(t testing.TB, variant string) *database {
 	return db
 }
 
-// createRefusals has the database refuse now and then that an event becomes done, that a message is leased or that it becomes
-// sent, in the first attempt only. The sequence counts what it was asked and, in its own transaction, what it refused.
+// createRefusals has the database refuse some changes of first attempts: that an event becomes done, and that a message is
+// leased or becomes sent. The sequence refusals counts them, as no rollback undoes a sequence.
 const createRefusals = `
 CREATE SEQUENCE hookonce.asked;
 CREATE SEQUENCE hookonce.refusals;

@@ -36,8 +36,7 @@ func (w *bench[T]) pullBack(at time.Time, sources, destinations []string) [2]int
 	return [2]int{events, messages}
 }
 
-// pullBackSmall has a clock that was ahead by two hours. A look that is told so pulls back what was never tried, and a
-// lease.
+// pullBackSmall has a clock that was ahead by two hours. A close look pulls back a lease, and work without an attempt.
 func pullBackSmall[T any](w *bench[T]) {
 	ahead := t0.Add(2 * time.Hour)
 	w.queue(ahead, "fresh")

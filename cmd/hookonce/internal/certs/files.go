@@ -205,8 +205,8 @@ func (r *rawPair) read(setting, path string, secret bool) ([]byte, error) {
 	if err != nil {
 		return nil, &Error{setting, path, fmt.Errorf("the file cannot be read: %w", err), "correct the path, or let the user of the gateway read the file"}
 	}
-	if verb, remedy := file.Shared(secret); verb != "" {
-		r.warnings = append(r.warnings, fmt.Sprintf("every user of this machine can %s the file of tls.%s; forbid that with %s", verb, setting, remedy))
+	if text := file.Warning("the file of tls."+setting, secret); text != "" {
+		r.warnings = append(r.warnings, text)
 	}
 	return file.Data, nil
 }

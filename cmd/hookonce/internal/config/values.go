@@ -382,7 +382,7 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 // warnShared warns of a file, the one that name describes, that every user of the machine can change, or read though
 // it is secret.
 func (l *loader) warnShared(n *node, file *settingfile.File, name string, secret bool) {
-	if verb, remedy := file.Shared(secret); verb != "" {
-		l.warn(n, "every user of this machine can %s %s; forbid that with %s", verb, name, remedy)
+	if text := file.Warning(name, secret); text != "" {
+		l.warn(n, "%s", text)
 	}
 }
