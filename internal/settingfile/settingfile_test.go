@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -41,9 +42,10 @@ func TestRead(t *testing.T) {
 func TestReadingEndsInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		answer, calls := make(chan struct{}), 0
+		answer := make(chan struct{})
+		var calls atomic.Int64
 		hang := func() (*File, error) {
-			calls++
+			calls.Add(1)
 			<-answer
 			return new(File), nil
 		}
@@ -52,12 +54,12 @@ func TestReadingEndsInTime(t *testing.T) {
 				t.Errorf("error %v, want %v", err, errLate)
 			}
 		}
-		if _, err := within("b", func() (*File, error) { return new(File), nil }); err != nil || calls != 1 {
-			t.Errorf("error of another path %v; %d readings of the first one, want 1", err, calls)
+		if _, err := within("b", func() (*File, error) { return new(File), nil }); err != nil || calls.Load() != 1 {
+			t.Errorf("error of another path %v; %d readings of the first one, want 1", err, calls.Load())
 		}
 		close(answer)
-		if _, err := within("a", hang); err != nil || calls != 2 {
-			t.Errorf("error %v after %d readings, want none after 2", err, calls)
+		if _, err := within("a", hang); err != nil || calls.Load() != 2 {
+			t.Errorf("error %v after %d readings, want none after 2", err, calls.Load())
 		}
 	})
 }
