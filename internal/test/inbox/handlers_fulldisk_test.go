@@ -1,0 +1,89 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/eventually"
+)
+
+// SQLite has no room for the done marks. That costs no event an attempt, and handlers are not called again and again. Once
+// there is room, each event has one effect.
+func TestHandlersOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(dsn string) *sql.DB {
+		db, err := sql.Open("sqlite", dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		db.SetMaxOpenConns(1)
+		return db
+	}
+	// SQLite treats a file of that size as full.
+	writer := open(writerDSN + "&_pragma=max_page_count(400)")
+	store := hooksql.NewSQLite(writer, open(readerDSN))
+	t.Cleanup(func() { store.Close() })
+	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
+		t.Fatal(err)
+	}
+	other := open(writerDSN + "&_pragma=max_page_count(400)")
+	for _, text := range []string{
+		`CREATE TABLE effects (name TEXT NOT NULL)`, `CREATE TABLE filler (bytes BLOB)`, `CREATE TABLE marks (bytes BLOB)`,
+		`CREATE TRIGGER marked AFTER UPDATE OF state ON hookonce_event_state WHEN NEW.state = 2 BEGIN
+			INSERT INTO marks VALUES (zeroblob(5000));
+		END`, // a done mark needs a new page
+	} {
+		if _, err := other.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	var calls atomic.Int64
+	mux := &hookonce.Mux[*sql.Tx]{}
+	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {
+		calls.Add(1)
+		_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES (?)`, ev.ID)
+		return err
+	})
+	in := inbox(t, &library[*sql.Tx]{db: store}, mux, nil)
+	const n = 10
+	for i := range n {
+		deliverAll(t, in, fmt.Sprint("evt_", i))
+	}
+	for size := 100_000; size > 0; {
+		if _, err := other.ExecContext(t.Context(), `INSERT INTO filler VALUES (zeroblob(?))`, size); err != nil {
+			size /= 10
+		}
+	}
+	run(t, in)
+	eventually.True(t, "the disk was too full for three runs", func() bool { return calls.Load() >= 3 })
+	if _, err := other.ExecContext(t.Context(), `DELETE FROM filler`); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		e := ended(t, &library[*sql.Tx]{db: store}, fmt.Sprint("evt_", i))
+		if e.State != driver.StateDone || e.Attempts != 1 {
+			t.Errorf("evt_%d is %s after %d attempts, want it done after one", i, e.State, e.Attempts)
+		}
+	}
+	var effects int
+	if err := other.QueryRowContext(t.Context(), `SELECT count(*) FROM effects`).Scan(&effects); err != nil || effects != n {
+		t.Errorf("%d effects (%v), want %d", effects, err, n)
+	}
+	if got := calls.Load(); got > 2*n {
+		t.Errorf("handlers were called %d times for %d events", got, n)
+	}
+}
