@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -23,52 +25,38 @@ func (p *program) destinationsCommand() *cobra.Command {
 	return cmd
 }
 
+var destinationList = &list[hookadmin.DestinationPage, hookadmin.Destination]{
+	things: "destinations", doing: "listing the destinations",
+	ask: func(client *adminclient.Client, ctx context.Context, _ url.Values) (*hookadmin.DestinationPage, error) {
+		return client.Destinations(ctx)
+	},
+	rows: func(page *hookadmin.DestinationPage) ([]hookadmin.Destination, string, hookadmin.Time) {
+		return page.Destinations, "", hookadmin.Time{}
+	},
+	narrow: []narrowing{
+		{"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
+	},
+	columns: []string{"DESTINATION", "STATE", "PENDING", "SENDING", "DEAD", "OLDEST DUE", "ADDRESS"},
+	cells: func(d *hookadmin.Destination) []string {
+		address := ""
+		if d.Settings != nil {
+			address = d.Settings.Address
+		}
+		return []string{
+			d.Name, stateOf(d), atLeast(d.Pending, d.More, "pending"), atLeast(d.Sending, d.More, "sending"),
+			atLeast(d.Dead, d.More, "dead"), at(d.OldestDue), orDash(address),
+		}
+	},
+}
+
 func (p *program) destinationsListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return destinationList.command(p, &cobra.Command{
 		Use:   "list",
 		Short: "List the destinations, and the messages that are stuck there",
 		Long: "List the destinations, with their pending, sending and dead messages and the age\n" +
 			"of the oldest due one. STATE is ok, paused, circuit open (it fails, and the\n" +
 			"gateway that answers only probes it) or not in the settings (its messages wait).",
-		Args: noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, false)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Destinations(ctx)
-			if err != nil {
-				return fmt.Errorf("listing the destinations: %w", err)
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printDestinations(page.Destinations)
-		})
-	}
-	return cmd
-}
-
-func (p *program) printDestinations(list []hookadmin.Destination) error {
-	if len(list) == 0 {
-		fmt.Fprintln(p.stderr, "No destinations.")
-		return nil
-	}
-	t := newTable(p.stdout, []narrowing{
-		{"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
-	}, "DESTINATION", "STATE", "PENDING", "SENDING", "DEAD", "OLDEST DUE", "ADDRESS")
-	for i := range list {
-		d := &list[i]
-		address := ""
-		if d.Settings != nil {
-			address = d.Settings.Address
-		}
-		t.row(d.Name, stateOf(d), atLeast(d.Pending, d.More, "pending"), atLeast(d.Sending, d.More, "sending"),
-			atLeast(d.Dead, d.More, "dead"), at(d.OldestDue), orDash(address))
-	}
-	return t.Flush()
+	})
 }
 
 // stateOf returns the state of a destination for people.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 )
@@ -33,45 +34,14 @@ func (p *program) dlqCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) dlqListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List dead letters, newest events first",
-		Args:  noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	filters := slices.Concat(deadLetterFilters, pageFlags)
-	addFilterFlags(cmd, filters)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, false)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query, err := readQuery(cmd, filters, hookadmin.ParseDeadLetterFilter)
-		if err != nil {
-			return err
-		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.DeadLetters(ctx, query)
-			if err != nil {
-				return fmt.Errorf("listing dead letters: %w", err)
-			}
-			if len(page.DeadLetters) == 0 {
-				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printDeadLetters(page)
-		})
-	}
-	return cmd
-}
-
-func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
-	if len(page.DeadLetters) == 0 {
-		return p.printNone("dead letters", page.Next, page.SearchedUntil)
-	}
-	t := newTable(p.stdout, []narrowing{
+var deadLetterList = &list[hookadmin.DeadLetterPage, hookadmin.DeadLetter]{
+	things: "dead letters", doing: "listing dead letters",
+	filters: slices.Concat(deadLetterFilters, pageFlags), parse: checkedBy(hookadmin.ParseDeadLetterFilter),
+	ask: (*adminclient.Client).DeadLetters,
+	rows: func(page *hookadmin.DeadLetterPage) ([]hookadmin.DeadLetter, string, hookadmin.Time) {
+		return page.DeadLetters, page.Next, page.SearchedUntil
+	},
+	narrow: []narrowing{
 		{"LAST ERROR", 30},
 		{"RECEIVED", brief},
 		{"FAILED", brief},
@@ -92,16 +62,20 @@ func (p *program) printDeadLetters(page *hookadmin.DeadLetterPage) error {
 		{"TYPE", out},
 		{"DESTINATION", 5},
 		{"SOURCE", 5},
-	}, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "ATTEMPTS", "STATUS", "FAILED", "MESSAGE", "LAST ERROR")
-	for i := range page.DeadLetters {
-		d := &page.DeadLetters[i]
-		t.row(at(d.ReceivedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination),
-			strconv.Itoa(d.Attempts), status(d.StatusCode), at(d.FailedAt), orDash(d.MessageID), remark("", d.LastError))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return p.printNext(page.Next, page.SearchedUntil)
+	},
+	columns: []string{
+		"RECEIVED", "SOURCE", "EVENT ID", "TYPE", "DESTINATION", "ATTEMPTS", "STATUS", "FAILED", "MESSAGE", "LAST ERROR",
+	},
+	cells: func(d *hookadmin.DeadLetter) []string {
+		return []string{
+			at(d.ReceivedAt), d.Source, d.EventID, orDash(d.Type), orDash(d.Destination), strconv.Itoa(d.Attempts),
+			status(d.StatusCode), at(d.FailedAt), orDash(d.MessageID), remark("", d.LastError),
+		}
+	},
+}
+
+func (p *program) dlqListCommand() *cobra.Command {
+	return deadLetterList.command(p, &cobra.Command{Use: "list", Short: "List dead letters, newest events first"})
 }
 
 // letterWork is an action on dead letters, with its texts.

@@ -3,15 +3,14 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -23,45 +22,13 @@ func (p *program) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) eventsListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List events, newest first",
-		Args:  noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	filters := slices.Concat(eventFilters, pageFlags)
-	addFilterFlags(cmd, filters)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, false)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query, err := readQuery(cmd, filters, hookadmin.ParseFilter)
-		if err != nil {
-			return err
-		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Events(ctx, query)
-			if err != nil {
-				return fmt.Errorf("listing events: %w", err)
-			}
-			if len(page.Events) == 0 {
-				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printEvents(page)
-		})
-	}
-	return cmd
-}
-
-func (p *program) printEvents(page *hookadmin.EventPage) error {
-	if len(page.Events) == 0 {
-		return p.printNone("events", page.Next, page.SearchedUntil)
-	}
-	t := newTable(p.stdout, []narrowing{
+var eventList = &list[hookadmin.EventPage, hookadmin.Event]{
+	things: "events", doing: "listing events",
+	filters: slices.Concat(eventFilters, pageFlags), parse: checkedBy(hookadmin.ParseFilter), ask: (*adminclient.Client).Events,
+	rows: func(page *hookadmin.EventPage) ([]hookadmin.Event, string, hookadmin.Time) {
+		return page.Events, page.Next, page.SearchedUntil
+	},
+	narrow: []narrowing{
 		{"NOTE", 24},
 		{"RECEIVED", brief},
 		{"ATTEMPTS", brief},
@@ -77,68 +44,28 @@ func (p *program) printEvents(page *hookadmin.EventPage) error {
 		{"ATTEMPTS", out},
 		{"SOURCE", 5},
 		{"TYPE", out},
-	}, "RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE")
-	for i := range page.Events {
-		ev := &page.Events[i]
-		t.row(at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
-			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return p.printNext(page.Next, page.SearchedUntil)
+	},
+	columns: []string{"RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE"},
+	cells: func(ev *hookadmin.Event) []string {
+		return []string{
+			at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
+			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError),
+		}
+	},
 }
 
-// printNone says that a page has no rows: all were searched, or some.
-func (p *program) printNone(things, next string, searched hookadmin.Time) error {
-	if next == "" {
-		fmt.Fprintf(p.stderr, "No %s.\n", things)
-		return nil
-	}
-	fmt.Fprintf(p.stderr, "No %s so far.\n", things)
-	return p.printNext(next, searched)
-}
-
-// printNext says how to list the next page; next is "" on the last one. searched is the time until
-// which a search came, if it ended before the page was full.
-func (p *program) printNext(next string, searched hookadmin.Time) error {
-	if next == "" {
-		return nil
-	}
-	if !time.Time(searched).IsZero() {
-		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), printable(word(next)))
-		return err
-	}
-	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", printable(word(next)))
-	return err
+func (p *program) eventsListCommand() *cobra.Command {
+	return eventList.command(p, &cobra.Command{Use: "list", Short: "List events, newest first"})
 }
 
 func (p *program) eventsShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "show SOURCE EVENT_ID",
-		Short: "Show one event: headers, body, every attempt",
-		Args:  arguments("SOURCE", "EVENT_ID"),
-	}
-	flags := addAPIFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, true)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			found, err := api.Event(ctx, args[0], args[1])
-			if errors.Is(err, driver.ErrNotFound) {
-				return noEvent(args[0], args[1])
-			}
-			if err != nil {
-				return fmt.Errorf("reading an event: %w", err)
-			}
-			if asJSON {
-				return writeJSON(p.stdout, found)
-			}
-			return printEvent(p.stdout, found)
-		})
-	}
-	return cmd
+	return (&show[hookadmin.EventDetail]{
+		names: []string{"SOURCE", "EVENT_ID"}, doing: "reading an event", print: printEvent,
+		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.EventDetail, error) {
+			return client.Event(ctx, args[0], args[1])
+		},
+		absent: func(args []string, _ error) error { return noEvent(args[0], args[1]) },
+	}).command(p, &cobra.Command{Use: "show SOURCE EVENT_ID", Short: "Show one event: headers, body, every attempt"})
 }
 
 func noEvent(source, eventID string) error {

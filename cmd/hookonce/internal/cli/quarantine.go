@@ -29,83 +29,35 @@ func (p *program) quarantineCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) quarantineListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List quarantined requests, the latest first",
-		Args:  noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	addFilterFlags(cmd, quarantineFilters)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, false)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query, err := readQuery(cmd, quarantineFilters, hookadmin.ParseQuarantineFilter)
-		if err != nil {
-			return err
-		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Quarantine(ctx, query)
-			if err != nil {
-				return fmt.Errorf("listing the quarantine: %w", err)
-			}
-			if len(page.Requests) == 0 {
-				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printQuarantine(page)
-		})
-	}
-	return cmd
+var quarantineList = &list[hookadmin.QuarantinePage, hookadmin.QuarantinedRequest]{
+	things: "quarantined requests", doing: "listing the quarantine",
+	filters: quarantineFilters, parse: checkedBy(hookadmin.ParseQuarantineFilter), ask: (*adminclient.Client).Quarantine,
+	rows: func(page *hookadmin.QuarantinePage) ([]hookadmin.QuarantinedRequest, string, hookadmin.Time) {
+		return page.Requests, page.Next, hookadmin.Time{}
+	},
+	narrow:  []narrowing{{"REASON", 30}, {"ID", below}, {"LAST", brief}, {"SOURCE", 12}, {"REASON", below}},
+	columns: []string{"LAST", "SOURCE", "COUNT", "ID", "REASON"},
+	cells: func(q *hookadmin.QuarantinedRequest) []string {
+		return []string{at(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), q.ID, remark("", q.Reason)}
+	},
 }
 
-func (p *program) printQuarantine(page *hookadmin.QuarantinePage) error {
-	if len(page.Requests) == 0 {
-		fmt.Fprintln(p.stderr, "No quarantined requests.")
-		return nil
-	}
-	t := newTable(p.stdout, []narrowing{{"REASON", 30}, {"ID", below}, {"LAST", brief}, {"SOURCE", 12}, {"REASON", below}}, "LAST", "SOURCE", "COUNT", "ID", "REASON")
-	for i := range page.Requests {
-		q := &page.Requests[i]
-		t.row(at(q.LastAt), q.Source, strconv.FormatInt(q.Count, 10), q.ID, remark("", q.Reason))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return p.printNext(page.Next, hookadmin.Time{})
+func (p *program) quarantineListCommand() *cobra.Command {
+	return quarantineList.command(p, &cobra.Command{Use: "list", Short: "List quarantined requests, the latest first"})
 }
 
 func (p *program) quarantineShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show one quarantined request: reason, headers, body",
-		Args:  arguments("ID"),
-	}
-	flags := addAPIFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if _, err := hookadmin.ParseQuarantineID(args[0]); err != nil {
-			return noQuarantined(args[0], err)
-		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			found, err := api.Quarantined(ctx, args[0])
-			if errors.Is(err, driver.ErrNotFound) {
-				return noQuarantined(args[0], driver.ErrNotFound)
-			}
-			if err != nil {
-				return fmt.Errorf("reading a quarantined request: %w", err)
-			}
-			if asJSON {
-				return writeJSON(p.stdout, found)
-			}
-			return printQuarantined(p.stdout, found)
-		})
-	}
-	return cmd
+	return (&show[hookadmin.QuarantinedRequest]{
+		names: []string{"ID"}, doing: "reading a quarantined request", print: printQuarantined,
+		check: func(id string) error {
+			_, err := hookadmin.ParseQuarantineID(id)
+			return err
+		},
+		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.QuarantinedRequest, error) {
+			return client.Quarantined(ctx, args[0])
+		},
+		absent: func(args []string, err error) error { return noQuarantined(args[0], err) },
+	}).command(p, &cobra.Command{Use: "show ID", Short: "Show one quarantined request: reason, headers, body"})
 }
 
 func noQuarantined(id string, err error) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -32,49 +34,13 @@ func (p *program) refusedCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) refusedListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List requests that were answered 4xx, newest first",
-		Long: "List requests that were answered 4xx, newest first: a wrong signature, an\n" +
-			"unknown source, a body that is too large. The newest 1,000 of each source are\n" +
-			"kept. A gateway writes them within a second.",
-		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --reason signature_wrong",
-		Args:    noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	addFilterFlags(cmd, refusedFilters)
-	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, false)
-	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(hookonce.RefusalReasons(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		query, err := readQuery(cmd, refusedFilters, hookadmin.ParseRefusedFilter)
-		if err != nil {
-			return err
-		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Refused(ctx, query)
-			if err != nil {
-				return fmt.Errorf("listing refused requests: %w", err)
-			}
-			if len(page.Refused) == 0 {
-				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printRefused(page)
-		})
-	}
-	return cmd
-}
-
-func (p *program) printRefused(page *hookadmin.RefusedPage) error {
-	if len(page.Refused) == 0 {
-		return p.printNone("refused requests", page.Next, hookadmin.Time{})
-	}
-	t := newTable(p.stdout, []narrowing{
+var refusedList = &list[hookadmin.RefusedPage, hookadmin.RefusedRequest]{
+	things: "refused requests", doing: "listing refused requests",
+	filters: refusedFilters, parse: checkedBy(hookadmin.ParseRefusedFilter), ask: (*adminclient.Client).Refused,
+	rows: func(page *hookadmin.RefusedPage) ([]hookadmin.RefusedRequest, string, hookadmin.Time) {
+		return page.Refused, page.Next, hookadmin.Time{}
+	},
+	narrow: []narrowing{
 		{"GATEWAY", 12},
 		{"AT", brief},
 		{"GATEWAY", out},
@@ -84,49 +50,53 @@ func (p *program) printRefused(page *hookadmin.RefusedPage) error {
 		{"ERROR ID", below},
 		{"REASON", 12},
 		{"REMOTE", out},
-	}, "AT", "SOURCE", "REASON", "STATUS", "METHOD", "REMOTE", "GATEWAY", "ERROR ID")
-	for i := range page.Refused {
-		r := &page.Refused[i]
-		t.row(at(r.At), orDash(r.Source), inWords(r.Reason), strconv.Itoa(r.Status), r.Method, orDash(r.Remote), orDash(r.Gateway), r.ID)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return p.printNext(page.Next, hookadmin.Time{})
+	},
+	columns: []string{"AT", "SOURCE", "REASON", "STATUS", "METHOD", "REMOTE", "GATEWAY", "ERROR ID"},
+	cells: func(r *hookadmin.RefusedRequest) []string {
+		return []string{
+			at(r.At), orDash(r.Source), inWords(r.Reason), strconv.Itoa(r.Status), r.Method, orDash(r.Remote), orDash(r.Gateway), r.ID,
+		}
+	},
+}
+
+func (p *program) refusedListCommand() *cobra.Command {
+	cmd := refusedList.command(p, &cobra.Command{
+		Use:   "list",
+		Short: "List requests that were answered 4xx, newest first",
+		Long: "List requests that were answered 4xx, newest first: a wrong signature, an\n" +
+			"unknown source, a body that is too large. The newest 1,000 of each source are\n" +
+			"kept. A gateway writes them within a second.",
+		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --reason signature_wrong",
+	})
+	reasons := cobra.FixedCompletions(hookonce.RefusalReasons(), cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("reason", reasons) // fails only for an unknown flag
+	return cmd
 }
 
 // inWords returns a reason for people.
 func inWords(reason string) string { return strings.ReplaceAll(reason, "_", " ") }
 
 func (p *program) refusedShowCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return (&show[hookadmin.RefusedRequest]{
+		names: []string{"ERROR_ID"}, doing: "reading a refused request", print: printRefusedRequest,
+		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.RefusedRequest, error) {
+			page, err := client.Refused(ctx, url.Values{"id": args})
+			if err != nil || len(page.Refused) == 0 {
+				return nil, cmp.Or(err, driver.ErrNotFound)
+			}
+			return &page.Refused[0], nil
+		},
+		absent: func(args []string, err error) error {
+			return &app.Error{Err: fmt.Errorf("refused request %q: %w", args[0], err), Remedy: "hookonce refused list"}
+		},
+	}).command(p, &cobra.Command{
 		Use:   "show ERROR_ID",
 		Short: "Show one refused request: reason, headers, body",
 		Long: "Show one refused request: reason, headers and the beginning of its body. Values\n" +
 			"of headers that may be secret are shown as their length. ERROR_ID stands in the\n" +
 			"answer that the sender got (\"instance\"), in the log and in refused list.",
 		Example: "  hookonce refused show 50f690539a3cc6d4",
-		Args:    arguments("ERROR_ID"),
-	}
-	flags := addAPIFlags(cmd)
-	p.complete(flags, false)
-	addJSONFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Refused(ctx, url.Values{"id": args})
-			switch {
-			case err != nil:
-				return fmt.Errorf("reading a refused request: %w", err)
-			case len(page.Refused) == 0:
-				return &app.Error{Err: fmt.Errorf("refused request %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce refused list"}
-			case asJSON:
-				return writeJSON(p.stdout, page.Refused[0])
-			}
-			return printRefusedRequest(p.stdout, &page.Refused[0])
-		})
-	}
-	return cmd
+	})
 }
 
 // printRefusedRequest prints one request for people.

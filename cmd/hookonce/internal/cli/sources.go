@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
@@ -22,40 +24,26 @@ func (p *program) sourcesCommand() *cobra.Command {
 	return cmd
 }
 
-func (p *program) sourcesListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the sources, and whether they have learned a secret",
-		Args:  noArgs,
-	}
-	flags := addAPIFlags(cmd)
-	addJSONFlag(cmd, &asJSON)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := api.Sources(ctx)
-			if err != nil {
-				return fmt.Errorf("listing the sources: %w", err)
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return p.printSources(page.Sources)
-		})
-	}
-	return cmd
-}
-
-func (p *program) printSources(list []hookadmin.Source) error {
-	if len(list) == 0 {
-		fmt.Fprintln(p.stderr, "No sources.")
-		return nil
-	}
-	t := newTable(p.stdout, []narrowing{
-		{"SCHEME", 16}, {"LAST LEARNED", brief}, {"ARMED UNTIL", brief}, {"PROVIDER", 12}, {"LAST LEARNED", out}, {"SOURCE", 16}, {"ARMED UNTIL", out}, {"SCHEME", 8},
-	}, "SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL")
-	for i := range list {
-		s := &list[i]
+var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
+	things: "sources", doing: "listing the sources",
+	ask: func(client *adminclient.Client, ctx context.Context, _ url.Values) (*hookadmin.SourcePage, error) {
+		return client.Sources(ctx)
+	},
+	rows: func(page *hookadmin.SourcePage) ([]hookadmin.Source, string, hookadmin.Time) {
+		return page.Sources, "", hookadmin.Time{}
+	},
+	narrow: []narrowing{
+		{"SCHEME", 16},
+		{"LAST LEARNED", brief},
+		{"ARMED UNTIL", brief},
+		{"PROVIDER", 12},
+		{"LAST LEARNED", out},
+		{"SOURCE", 16},
+		{"ARMED UNTIL", out},
+		{"SCHEME", 8},
+	},
+	columns: []string{"SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL"},
+	cells: func(s *hookadmin.Source) []string {
 		scheme := orDash(effectiveScheme(s))
 		if s.Unsigned {
 			scheme += " (unsigned)"
@@ -64,9 +52,12 @@ func (p *program) printSources(list []hookadmin.Source) error {
 		if s.LearnedSecrets != nil {
 			learned = strconv.Itoa(*s.LearnedSecrets)
 		}
-		t.row(s.Name, s.Provider, scheme, learned, at(s.LearnedAt), at(s.ArmedUntil))
-	}
-	return t.Flush()
+		return []string{s.Name, s.Provider, scheme, learned, at(s.LearnedAt), at(s.ArmedUntil)}
+	},
+}
+
+func (p *program) sourcesListCommand() *cobra.Command {
+	return sourceList.command(p, &cobra.Command{Use: "list", Short: "List the sources, and whether they have learned a secret"})
 }
 
 // effectiveScheme returns the scheme that a source uses, named or by default; "" if the source

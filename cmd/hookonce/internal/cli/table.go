@@ -25,7 +25,7 @@ type columns struct {
 // newTable returns a listing. Where the terminal is too narrow, it carries out the steps of narrow, in
 // their order, until the rows fit.
 func newTable(w io.Writer, narrow []narrowing, heading ...string) *columns {
-	return &columns{w: w, heading: heading, narrow: narrow}
+	return &columns{w: w, heading: slices.Clone(heading), narrow: narrow} // fit shortens headings
 }
 
 // newFacts returns a table whose last cells are texts of any length; the heading may be empty.

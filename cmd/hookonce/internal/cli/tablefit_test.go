@@ -59,32 +59,32 @@ func TestListingsKeepTheirColumns(t *testing.T) {
 		want    []string
 	}{
 		{
-			"events", 80, func(p *program) error { return p.printEvents(events) },
+			"events", 80, func(p *program) error { return eventList.print(p, events) },
 			"RECEIVED SOURCE TYPE STATE ATT DUP",
 			[]string{longType, " 12 ", " 345", longError[:40]},
 		},
 		{
-			"events", 100, func(p *program) error { return p.printEvents(events) },
+			"events", 100, func(p *program) error { return eventList.print(p, events) },
 			"RECEIVED SOURCE EVENT ID TYPE STATE ATT DUP",
 			[]string{" 12 ", " 345", longError},
 		},
 		{
-			"events", 132, func(p *program) error { return p.printEvents(events) },
+			"events", 132, func(p *program) error { return eventList.print(p, events) },
 			"RECEIVED SOURCE EVENT ID TYPE STATE ATT DUP NOTE",
 			[]string{" 12 ", " 345", longError[:20]},
 		},
 		{
-			"dead letters", 80, func(p *program) error { return p.printDeadLetters(letters) },
+			"dead letters", 80, func(p *program) error { return deadLetterList.print(p, letters) },
 			"RECEIVED SOURCE TYPE DESTINATION ATT STATUS FAILED",
 			[]string{"billing", " 12 ", " 500 ", longError[:40], "Too wide for this terminal: MESSAGE; a pipe (| cat) has every column."},
 		},
 		{
-			"dead letters", 132, func(p *program) error { return p.printDeadLetters(letters) },
+			"dead letters", 132, func(p *program) error { return deadLetterList.print(p, letters) },
 			"RECEIVED SOURCE EVENT ID TYPE DESTINATION ATT STATUS FAILED",
 			[]string{longType, longError},
 		},
 		{
-			"events", 45, func(p *program) error { return p.printEvents(events) },
+			"events", 45, func(p *program) error { return eventList.print(p, events) },
 			"RECEIVED SOURCE TYPE STATE ATT",
 			[]string{" 12\n", "Too wide for this terminal: DUPLICATES; a"},
 		},
@@ -116,7 +116,7 @@ func TestOldTimesKeepTheirYear(t *testing.T) {
 		{Source: "stripe", EventID: longEventID, State: "done", ReceivedAt: old},
 		{Source: "stripe", EventID: longEventID, State: "done", ReceivedAt: hookadmin.Time(time.Now())},
 	}}
-	if err := (&program{stdout: s}).printEvents(events); err != nil {
+	if err := eventList.print(&program{stdout: s}, events); err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range events.Events {
@@ -131,7 +131,7 @@ func TestPipesHaveEverything(t *testing.T) {
 	var b bytes.Buffer
 	note := strings.Repeat("long ", 100) + "end"
 	page := &hookadmin.EventPage{Events: []hookadmin.Event{{Source: "stripe", EventID: longEventID, Type: strings.Repeat("t", 90), State: "dead", LastError: note}}}
-	if err := (&program{stdout: &b}).printEvents(page); err != nil {
+	if err := eventList.print(&program{stdout: &b}, page); err != nil {
 		t.Fatal(err)
 	}
 	if shown := b.String(); !strings.Contains(shown, note) || !strings.Contains(shown, page.Events[0].Type) || strings.Count(shown, "\n") != 2 {

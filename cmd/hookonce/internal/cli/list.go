@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+)
+
+// list is a command that prints a page of a listing of the API.
+type list[Page, Row any] struct {
+	things  string // the rows, such as "dead letters"
+	doing   string // for errors, such as "listing dead letters"
+	filters []filterFlag
+	parse   parser[any] // of the filters
+	ask     func(*adminclient.Client, context.Context, url.Values) (*Page, error)
+	// rows returns the rows, the cursor of the next page, and the time until which a search came.
+	rows    func(*Page) (rows []Row, next string, searched hookadmin.Time)
+	narrow  []narrowing
+	columns []string
+	cells   func(*Row) []string
+}
+
+// command makes cmd, which has its texts, the command of l.
+func (l *list[Page, Row]) command(p *program, cmd *cobra.Command) *cobra.Command {
+	var asJSON bool
+	cmd.Args = noArgs
+	flags := addAPIFlags(cmd)
+	addFilterFlags(cmd, l.filters)
+	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, false)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var query url.Values
+		if len(l.filters) > 0 {
+			var err error
+			if query, err = readQuery(cmd, l.filters, l.parse); err != nil {
+				return err
+			}
+		}
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			page, err := l.ask(api.Client, ctx, query)
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.doing, err)
+			}
+			if rows, _, _ := l.rows(page); len(rows) == 0 {
+				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			}
+			if asJSON {
+				return writeJSON(p.stdout, page)
+			}
+			return l.print(p, page)
+		})
+	}
+	return cmd
+}
+
+func (l *list[Page, Row]) print(p *program, page *Page) error {
+	rows, next, searched := l.rows(page)
+	if len(rows) == 0 && next == "" {
+		fmt.Fprintf(p.stderr, "No %s.\n", l.things)
+		return nil
+	}
+	if len(rows) == 0 {
+		fmt.Fprintf(p.stderr, "No %s so far.\n", l.things)
+		return p.printNext(next, searched)
+	}
+	t := newTable(p.stdout, l.narrow, l.columns...)
+	for i := range rows {
+		t.row(l.cells(&rows[i])...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return p.printNext(next, searched)
+}
+
+// printNext says how to list the next page; next is "" on the last one. searched is the time until
+// which a search came, if it ended before the page was full.
+func (p *program) printNext(next string, searched hookadmin.Time) error {
+	if next == "" {
+		return nil
+	}
+	if !time.Time(searched).IsZero() {
+		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), printable(word(next)))
+		return err
+	}
+	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", printable(word(next)))
+	return err
+}
+
+// checkedBy is parse without the type of its filter, which a listing by the API does not need.
+func checkedBy[F any](parse parser[F]) parser[any] {
+	return func(values url.Values, now time.Time) (any, error) { return parse(values, now) }
+}
+
+// show is a command that prints one thing of the API.
+type show[Thing any] struct {
+	names  []string           // of the arguments
+	doing  string             // for errors, such as "reading an event"
+	check  func(string) error // says why the first argument can name nothing; may be nil
+	ask    func(context.Context, *adminclient.Client, []string) (*Thing, error)
+	absent func(args []string, err error) error
+	print  func(io.Writer, *Thing) error
+}
+
+// command makes cmd, which has its texts, the command of s.
+func (s *show[Thing]) command(p *program, cmd *cobra.Command) *cobra.Command {
+	var asJSON bool
+	cmd.Args = arguments(s.names...)
+	flags := addAPIFlags(cmd)
+	addJSONFlag(cmd, &asJSON)
+	p.complete(flags, s.names[0] == "SOURCE")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if s.check != nil {
+			if err := s.check(args[0]); err != nil {
+				return s.absent(args, err)
+			}
+		}
+		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+			found, err := s.ask(ctx, api.Client, args)
+			switch {
+			case errors.Is(err, driver.ErrNotFound):
+				return s.absent(args, driver.ErrNotFound)
+			case err != nil:
+				return fmt.Errorf("%s: %w", s.doing, err)
+			case asJSON:
+				return writeJSON(p.stdout, found)
+			}
+			return s.print(p.stdout, found)
+		})
+	}
+	return cmd
+}
