@@ -141,16 +141,10 @@ func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *hookon
 	ctx, cancel := changing(r)
 	defer cancel()
 	job, err := h.engine.PlanJob(ctx, request)
-	switch {
-	case err == nil:
+	if err == nil {
 		return job
-	case errors.Is(err, driver.ErrRequestReused):
-		h.because(err).fail(w, r, http.StatusUnprocessableEntity, "This Idempotency-Key was used for another job. Use another key.", nil)
-	case errors.Is(err, hookonce.ErrRequestID):
-		h.because(err).refuse(w, r, replayRefusal(err))
-	default:
-		h.failChange(w, r, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
 	}
+	h.failKnown(w, r, ofJob, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
 	return nil
 }
 
@@ -224,20 +218,13 @@ func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	undone, err := h.engine.Undo(ctx, q.RequestID)
-	h = h.because(err)
 	switch {
-	case err == nil && undone.Job != "":
+	case err != nil:
+		h.failKnown(w, r, ofUndo, "Repeating it is safe.", fmt.Errorf("undoing a discard: %w", err))
+	case undone.Job != "":
 		h.accept(w, undone.Job)
-	case err == nil:
-		writeJSON(w, &Undone{Undone: undone.Undone, Skipped: undone.Skipped})
-	case errors.Is(err, driver.ErrNotFound):
-		h.fail(w, r, http.StatusNotFound, "There is no discard with this request_id.", nil)
-	case errors.Is(err, driver.ErrTooLate):
-		h.fail(w, r, http.StatusGone, fmt.Sprintf("The discard is more than %v old. Replay its events instead.", driver.UndoTime), nil)
-	case errors.Is(err, driver.ErrOpen):
-		h.fail(w, r, http.StatusConflict, "The job is still discarding. Cancel it, then undo.", nil)
 	default:
-		h.failChange(w, r, "Repeating it is safe.", fmt.Errorf("undoing a discard: %w", err))
+		writeJSON(w, &Undone{Undone: undone.Undone, Skipped: undone.Skipped})
 	}
 }
 

@@ -12,9 +12,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// failedText returns the text that tells a person at a page about err: what happened, and what to do.
-// It logs the causes that are not the person's own.
-func (h *handler) failedText(r *http.Request, doing string, err error) string {
+// failedText returns the text that tells a person at a page about err: what happened, and what to do. The
+// sentences of known come first. It logs the causes that are not the person's own.
+func (h *handler) failedText(r *http.Request, known sentences, doing string, err error) string {
+	if text := known.text(err); text != "" {
+		return text
+	}
 	if errors.Is(err, driver.ErrNotFound) {
 		return "There is no such " + h.thing + " any more. Nothing was changed."
 	}
@@ -60,16 +63,8 @@ func (h *handler) actReplay(w http.ResponseWriter, r *http.Request) {
 		h.done(w, r, back, "Replayed: the event is handled again, as generation %d.", replayed.Generation)
 	case err == nil:
 		h.done(w, r, back, "Replayed: %s due, as generation %d.", messagesAre(replayed.Messages), replayed.Generation)
-	case errors.Is(err, driver.ErrModeNeeded):
-		h.undone(w, r, back, "The event is done by now. Choose whether its messages get new ids.")
-	case errors.Is(err, driver.ErrNoteNeeded):
-		h.undone(w, r, back, "The handler of the event ended its transaction, so the event may have taken effect. Confirm that you looked at the effects.")
 	default:
-		if refused := replayRefusal(err); refused != nil {
-			h.undone(w, r, back, refused.detail)
-			return
-		}
-		h.undone(w, r, back, h.failedText(r, "replaying an event", err))
+		h.undone(w, r, back, h.failedText(r, ofReplay, "replaying an event", err))
 	}
 }
 
@@ -93,11 +88,7 @@ func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
 		h.done(w, r, back, "The message is due now.")
 		return
 	}
-	if refused := retryRefusal(err); refused != nil {
-		h.undone(w, r, back, refused.detail)
-		return
-	}
-	h.undone(w, r, back, h.failedText(r, "retrying a message", err))
+	h.undone(w, r, back, h.failedText(r, ofRetry, "retrying a message", err))
 }
 
 // actDiscard gives up the dead letters of one event.
@@ -113,7 +104,7 @@ func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
 	})
 	switch {
 	case err != nil:
-		h.undone(w, r, back, h.failedText(r, "discarding dead letters", err))
+		h.undone(w, r, back, h.failedText(r, nil, "discarding dead letters", err))
 	case worked.Done == 0:
 		h.undone(w, r, back, "The event has no dead letter any more. Nothing was changed.")
 	default:
@@ -139,11 +130,7 @@ func (h *handler) actRedact(w http.ResponseWriter, r *http.Request) {
 		h.done(w, r, back, "%s", strings.TrimSpace("Redacted: the body, the headers, the answers and the error texts are gone. "+redacted.Remains))
 		return
 	}
-	if refused := redactRefusal(err); refused != nil {
-		h.undone(w, r, back, refused.detail)
-		return
-	}
-	h.undone(w, r, back, h.failedText(r, "redacting an event", err))
+	h.undone(w, r, back, h.failedText(r, ofRedact, "redacting an event", err))
 }
 
 // actQuarantine reads a quarantined request again.
@@ -155,7 +142,7 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	const back = "../quarantine"
 	key, err := ParseQuarantineID(values.Get("id"))
 	if err != nil {
-		h.undone(w, r, back, h.failedText(r, "retrying a quarantined request", err))
+		h.undone(w, r, back, h.failedText(r, nil, "retrying a quarantined request", err))
 		return
 	}
 	ctx, cancel := changing(r)
@@ -167,12 +154,8 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 		h.done(w, r, back, "%s", quarantineOutcome(retried))
 	case unreadable:
 		h.undone(w, r, back, "The request stays in the quarantine: "+visible(still.Reason)+".")
-	case errors.Is(err, hookonce.ErrUnknownSource):
-		h.undone(w, r, back, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.")
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
-		h.undone(w, r, back, "Another program handles the events of this source. Retry the request there.")
 	default:
-		h.undone(w, r, back, h.failedText(r, "retrying a quarantined request", err))
+		h.undone(w, r, back, h.failedText(r, ofQuarantine, "retrying a quarantined request", err))
 	}
 }
 

@@ -248,7 +248,7 @@ func (h *handler) actDestination(w http.ResponseWriter, r *http.Request) {
 	}
 	h.counts.forget()
 	if err != nil {
-		h.undone(w, r, back, h.failedText(r, "changing a destination", err))
+		h.undone(w, r, back, h.failedText(r, nil, "changing a destination", err))
 		return
 	}
 	h.done(w, r, back, "%s", done)

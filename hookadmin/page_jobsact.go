@@ -33,7 +33,7 @@ func (h *handler) actPlan(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	job, err := h.engine.PlanJob(ctx, request)
 	if err != nil {
-		h.undone(w, r, back, h.failedText(r, "planning a job", err))
+		h.undone(w, r, back, h.failedText(r, nil, "planning a job", err))
 		return
 	}
 	redirect(w, "../jobs/"+url.PathEscape(job.ID))
@@ -96,7 +96,7 @@ func (h *handler) actJob(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, driver.ErrNotFound):
 		h.undone(w, r, "../jobs", "There is no such job any more.")
 	default:
-		h.undone(w, r, back, h.failedText(r, "changing a job", err))
+		h.undone(w, r, back, h.failedText(r, nil, "changing a job", err))
 	}
 }
 
@@ -130,16 +130,11 @@ func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		forgetUndo(w, r)
 		h.done(w, r, back, "%s", undoneText(undone))
-	case errors.Is(err, driver.ErrTooLate):
-		forgetUndo(w, r)
-		h.undone(w, r, back, "The discard is more than 10 minutes old. Replay its events instead.")
-	case errors.Is(err, driver.ErrOpen):
-		h.undone(w, r, back, "The job is still discarding. Cancel it, then undo.")
-	case errors.Is(err, driver.ErrNotFound):
-		forgetUndo(w, r)
-		h.undone(w, r, back, "There is no such discard any more.")
 	default:
-		h.undone(w, r, back, h.failedText(r, "undoing a discard", err))
+		if errors.Is(err, driver.ErrTooLate) || errors.Is(err, driver.ErrNotFound) {
+			forgetUndo(w, r)
+		}
+		h.undone(w, r, back, h.failedText(r, ofUndo, "undoing a discard", err))
 	}
 }
 

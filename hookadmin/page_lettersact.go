@@ -101,7 +101,7 @@ func (h *handler) workOnLetters(
 			h.rememberUndo(w, r, operation, sum.Done)
 		}
 		if err != nil {
-			text := h.failedText(r, "working on dead letters", err)
+			text := h.failedText(r, nil, "working on dead letters", err)
 			if sum.Done > 0 {
 				text = fmt.Sprintf("%s %s, then it failed. %s", countOf(int64(sum.Done), "dead letter"), done, text)
 			}

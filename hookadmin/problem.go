@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/shown"
@@ -52,43 +51,10 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	problem.Write(w, status, problem.ContentType, shown.JSON(problem.JSON(p)))
 }
 
-// reasons are the words for programs that stand in a problem, with the errors that they stand for.
-var reasons = []struct {
-	err  error
-	word string
-}{
-	{driver.ErrNotFound, "not_found"},
-	{driver.ErrOpen, "open"},
-	{driver.ErrSent, "sent"},
-	{driver.ErrRedacted, "redacted"}, // before the other, which it matches
-	{driver.ErrBodyPruned, "body_pruned"},
-	{hookonce.ErrRequestID, "request_id"},
-	{driver.ErrRequestReused, "request_reused"},
-	{driver.ErrNoteNeeded, "note_needed"},
-	{driver.ErrModeNeeded, "mode_needed"},
-	{driver.ErrUndecided, "undecided"},
-	{driver.ErrNoRoute, "no_route"},
-	{hookonce.ErrUnknownSource, "unknown_source"},
-	{hookonce.ErrHandledElsewhere, "handled_elsewhere"},
-	{driver.ErrTooLate, "too_late"},
-	{driver.ErrCommitUnknown, "in_doubt"},
-	{driver.ErrLockTimeout, "locked"},
-	{driver.ErrSerialization, "conflict"},
-}
-
 // because returns a copy of h whose problem says for programs that err is its reason.
 func (h *handler) because(err error) *handler {
 	about := *h
-	about.reason = ""
-	for _, r := range reasons {
-		if errors.Is(err, r.err) {
-			about.reason = r.word
-			break
-		}
-	}
-	if _, unreadable := errors.AsType[*hookonce.UnreadableError](err); unreadable {
-		about.reason = "unreadable"
-	}
+	about.reason, _ = reasonOf(err)
 	return &about
 }
 
@@ -131,6 +97,15 @@ func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again strin
 	default:
 		h.failStore(w, r, err)
 	}
+}
+
+// failKnown answers for an error of a change: with its sentence of known, or as failChange.
+func (h *handler) failKnown(w http.ResponseWriter, r *http.Request, known sentences, again string, err error) {
+	if refused := known.refusal(err); refused != nil {
+		h.because(err).refuse(w, r, refused)
+		return
+	}
+	h.failChange(w, r, again, err)
 }
 
 // passes reports whether the same request may succeed later. Nothing was written, unless inDoubt.

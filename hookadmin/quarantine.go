@@ -84,20 +84,14 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	retried, err := h.engine.RetryQuarantined(ctx, key)
-	h = h.because(err)
 	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
 	switch {
 	case err == nil:
 		writeJSON(w, NewQuarantineRetried(id, retried))
 	case unreadable:
-		h.fail(w, r, http.StatusUnprocessableEntity, "The request stays in the quarantine: "+still.Reason+".", nil)
-	case errors.Is(err, hookonce.ErrUnknownSource):
-		h.fail(w, r, http.StatusConflict, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.", nil)
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
-		h.fail(w, r, http.StatusConflict, "Another program handles the events of this source, and this one has no handlers for them. "+
-			"Retry the request there, or have the sender deliver it again.", nil)
+		h.because(err).fail(w, r, http.StatusUnprocessableEntity, "The request stays in the quarantine: "+still.Reason+".", nil)
 	default:
-		h.failChange(w, r, "Repeating it is safe.", err)
+		h.failKnown(w, r, ofQuarantine, "Repeating it is safe.", err)
 	}
 }
 

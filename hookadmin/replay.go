@@ -3,7 +3,6 @@ package hookadmin
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 
@@ -17,14 +16,6 @@ type replayRequest struct {
 	SameID bool   `json:"same_id"`
 	Note   string `json:"note"` // "" or driver.NoteTxEnded
 }
-
-const (
-	bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
-		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
-	nameTheNote = "The handler of the event ended its transaction, so the event may have taken effect. Correct the handler, " +
-		`look at the effects, and say {"note":"` + driver.NoteTxEnded + `"} if the handler is to run again.`
-	bodyPruned = "The body of the event is past its retention or redacted, so there is nothing to send."
-)
 
 func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
 	switch {
@@ -69,15 +60,11 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: q.Note, RequestID: id})
 	if err != nil {
-		if refused := replayRefusal(err); refused != nil {
-			h.because(err).refuse(w, r, refused)
-			return
-		}
 		again := "Look at the event before you repeat the request. With an Idempotency-Key, repeating is safe."
 		if id != "" {
 			again = "Repeating it with the same Idempotency-Key is safe."
 		}
-		h.failChange(w, r, again, fmt.Errorf("replaying an event: %w", err))
+		h.failKnown(w, r, ofReplay, again, fmt.Errorf("replaying an event: %w", err))
 		return
 	}
 	writeJSON(w, NewReplayed(source, eventID, replayed))
@@ -87,32 +74,4 @@ func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
 // a cancelled change may or may not be committed.
 func changing(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), queryTimeout)
-}
-
-var badRequestID = &refusal{http.StatusBadRequest, "The Idempotency-Key must be UTF-8 without control characters, at most 255 bytes long."}
-
-// replayRefusal returns the answer for an event that cannot be replayed as requested, or nil.
-func replayRefusal(err error) *refusal {
-	switch {
-	case errors.Is(err, hookonce.ErrRequestID):
-		return badRequestID
-	case errors.Is(err, driver.ErrOpen):
-		return &refusal{http.StatusConflict, "The event is not finished. Replay it when it is done, dead or skipped. " +
-			"Its waiting messages can be retried now."}
-	case errors.Is(err, driver.ErrRedacted):
-		return &refusal{http.StatusGone, "The payload of the event was redacted, so there is nothing to send."}
-	case errors.Is(err, driver.ErrBodyPruned):
-		return &refusal{http.StatusGone, bodyPruned}
-	case errors.Is(err, driver.ErrRequestReused):
-		return &refusal{http.StatusUnprocessableEntity, "This Idempotency-Key was used for a replay of the event in another mode, or to redact it. Use another key."}
-	case errors.Is(err, driver.ErrNoteNeeded):
-		return &refusal{http.StatusUnprocessableEntity, nameTheNote}
-	case errors.Is(err, driver.ErrModeNeeded):
-		return &refusal{http.StatusUnprocessableEntity, "The event is done. " + bothModes}
-	case errors.Is(err, driver.ErrUndecided):
-		return &refusal{http.StatusUnprocessableEntity, "The condition of a route takes too long for this event. Simplify it in the settings, then replay the event."}
-	case errors.Is(err, driver.ErrNoRoute):
-		return &refusal{http.StatusUnprocessableEntity, "No route matches the event. Add one to the settings, then replay the event."}
-	}
-	return nil
 }

@@ -15,8 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	hookonce "github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // Problem is a refusal of the API.
@@ -30,28 +29,6 @@ type Problem struct {
 
 	gateway string // its address, or "" in this process
 	token   bool   // the request carried one
-}
-
-// reasons are the errors that Problem.Reason stands for.
-var reasons = map[string]error{
-	"not_found":         driver.ErrNotFound,
-	"open":              driver.ErrOpen,
-	"sent":              driver.ErrSent,
-	"redacted":          driver.ErrRedacted,
-	"body_pruned":       driver.ErrBodyPruned,
-	"request_id":        hookonce.ErrRequestID,
-	"request_reused":    driver.ErrRequestReused,
-	"note_needed":       driver.ErrNoteNeeded,
-	"mode_needed":       driver.ErrModeNeeded,
-	"undecided":         driver.ErrUndecided,
-	"no_route":          driver.ErrNoRoute,
-	"unknown_source":    hookonce.ErrUnknownSource,
-	"handled_elsewhere": hookonce.ErrHandledElsewhere,
-	"unreadable":        ErrUnreadable,
-	"too_late":          driver.ErrTooLate,
-	"in_doubt":          driver.ErrCommitUnknown,
-	"locked":            driver.ErrLockTimeout,
-	"conflict":          driver.ErrSerialization,
 }
 
 // Error implements error.
@@ -96,8 +73,11 @@ func (p *Problem) Refused() bool {
 
 // Is reports whether the problem stands for an error of the library.
 func (p *Problem) Is(target error) bool {
-	err, known := reasons[p.Reason]
-	return known && err == target
+	if target == ErrUnreadable {
+		return p.Reason == "unreadable"
+	}
+	known := hookadmin.ErrorOf(p.Reason)
+	return known != nil && known == target
 }
 
 // Hint returns what to do, or "".
