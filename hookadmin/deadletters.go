@@ -37,26 +37,26 @@ func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// deadLettersRequest is the body of POST /api/v1/dead-letters/replay and /discard. Its keys select
+// DeadLettersRequest is the body of POST /api/v1/dead-letters/replay and /discard. Its keys select
 // like the parameters of GET /api/v1/dead-letters, with lists of ids instead of id and message_id.
-type deadLettersRequest struct {
-	Source      string   `json:"source"`
-	Type        string   `json:"type"`
-	Destination string   `json:"destination"`
-	Note        string   `json:"note"`
-	Signature   string   `json:"signature"`
-	IDs         []string `json:"ids"` // event ids
-	MessageIDs  []string `json:"message_ids"`
-	Q           string   `json:"q"`
-	Since       string   `json:"since"`
-	Until       string   `json:"until"`
-	All         bool     `json:"all"`
-	Rate        string   `json:"rate"`
-	Cursor      string   `json:"cursor"` // Worked.Next of the request to continue
+type DeadLettersRequest struct {
+	Source      string   `json:"source,omitempty"`
+	Type        string   `json:"type,omitempty"`
+	Destination string   `json:"destination,omitempty"`
+	Note        string   `json:"note,omitempty"`
+	Signature   string   `json:"signature,omitempty"`
+	IDs         []string `json:"ids,omitempty"` // event ids
+	MessageIDs  []string `json:"message_ids,omitempty"`
+	Q           string   `json:"q,omitempty"`
+	Since       string   `json:"since,omitempty"`
+	Until       string   `json:"until,omitempty"`
+	All         bool     `json:"all,omitempty"`
+	Rate        string   `json:"rate,omitempty"`
+	Cursor      string   `json:"cursor,omitempty"` // Worked.Next of the request to continue
 }
 
 // selection returns the dead letters that q selects.
-func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, error) {
+func (q *DeadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, error) {
 	filtered := q.Source+q.Type+q.Destination+q.Note+q.Signature+q.Q+q.Since+q.Until != "" || q.IDs != nil || q.MessageIDs != nil
 	switch {
 	case !filtered && !q.All:
@@ -91,7 +91,7 @@ func (q *deadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 }
 
 // request returns the request of a job with the same selection.
-func (q *deadLettersRequest) request(action, id string, which *hookonce.DeadLetters) *hookonce.JobRequest {
+func (q *DeadLettersRequest) request(action, id string, which *hookonce.DeadLetters) *hookonce.JobRequest {
 	return &hookonce.JobRequest{
 		Of: driver.JobOfDeadLetters, Action: action, Rate: q.Rate, RequestID: id, Start: true,
 		Select: driver.JobSelection{
@@ -108,7 +108,7 @@ func (h *handler) workOn(
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
 	shape func(hookonce.Worked, bool, string) *Worked,
 ) {
-	var q deadLettersRequest
+	var q DeadLettersRequest
 	if !h.read(w, r, &q) {
 		return
 	}

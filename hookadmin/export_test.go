@@ -27,15 +27,6 @@ func served(dashboard bool) []Endpoint {
 	return all
 }
 
-// The bodies of POST requests, by the name of their schema.
-type (
-	ReplayRequest      = replayRequest
-	DeadLettersRequest = deadLettersRequest
-	JobRequest         = jobRequest
-	JobFilter          = jobFilter
-	UndoRequest        = undoRequest
-)
-
 // The functions that word numbers, durations and texts on pages.
 var (
 	InWords      = inWords

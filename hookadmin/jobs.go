@@ -17,34 +17,34 @@ import (
 
 var jobParameters = []string{"state", "limit", "cursor"}
 
-// jobRequest is the body of POST /api/v1/jobs.
-type jobRequest struct {
-	Of     string    `json:"of"`
-	Action string    `json:"action"`
-	Mode   string    `json:"mode"`
-	Rate   string    `json:"rate"`
-	Filter jobFilter `json:"filter"`
-	Start  bool      `json:"start"`
+// JobRequest is the body of POST /api/v1/jobs.
+type JobRequest struct {
+	Of     string    `json:"of,omitempty"`     // dead_letters, the default, or events
+	Action string    `json:"action,omitempty"` // replay or discard
+	Mode   string    `json:"mode,omitempty"`   // as_new or same_id, for events
+	Rate   string    `json:"rate,omitempty"`
+	Filter JobFilter `json:"filter"`
+	Start  bool      `json:"start,omitempty"`
 }
 
-// jobFilter selects the rows of a job. Its keys are those of the listings, with lists of ids.
-type jobFilter struct {
-	Source      string   `json:"source"`
-	Type        string   `json:"type"`
-	Destination string   `json:"destination"`
-	State       string   `json:"state"`
-	Note        string   `json:"note"`
-	Signature   string   `json:"signature"`
-	IDs         []string `json:"ids"`
-	MessageIDs  []string `json:"message_ids"`
-	Q           string   `json:"q"`
-	Since       string   `json:"since"`
-	Until       string   `json:"until"`
-	All         bool     `json:"all"`
+// JobFilter selects the rows of a job. Its keys are those of the listings, with lists of ids.
+type JobFilter struct {
+	Source      string   `json:"source,omitempty"`
+	Type        string   `json:"type,omitempty"`
+	Destination string   `json:"destination,omitempty"`
+	State       string   `json:"state,omitempty"`
+	Note        string   `json:"note,omitempty"`
+	Signature   string   `json:"signature,omitempty"`
+	IDs         []string `json:"ids,omitempty"`
+	MessageIDs  []string `json:"message_ids,omitempty"`
+	Q           string   `json:"q,omitempty"`
+	Since       string   `json:"since,omitempty"`
+	Until       string   `json:"until,omitempty"`
+	All         bool     `json:"all,omitempty"`
 }
 
 // selection returns the rows that f selects. keys are the names of the filter in a ParameterError.
-func (f *jobFilter) selection(of, prefix string, now time.Time) (driver.JobSelection, error) {
+func (f *JobFilter) selection(of, prefix string, now time.Time) (driver.JobSelection, error) {
 	fault := func(name, reason string) (driver.JobSelection, error) {
 		return driver.JobSelection{}, &ParameterError{prefix + name, reason}
 	}
@@ -88,7 +88,7 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 // job returns the request for the engine.
-func (q *jobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
+func (q *JobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
 	of := cmp.Or(q.Of, driver.JobOfDeadLetters)
 	switch {
 	case of != driver.JobOfDeadLetters && of != driver.JobOfEvents:
@@ -115,7 +115,7 @@ func (q *jobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
 }
 
 func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
-	var q jobRequest
+	var q JobRequest
 	if !h.read(w, r, &q) {
 		return
 	}
@@ -201,13 +201,13 @@ func (h *handler) changeJob(w http.ResponseWriter, r *http.Request, change func(
 	}
 }
 
-// undoRequest is the body of POST /api/v1/dead-letters/undo.
-type undoRequest struct {
+// UndoRequest is the body of POST /api/v1/dead-letters/undo.
+type UndoRequest struct {
 	RequestID string `json:"request_id"`
 }
 
 func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
-	var q undoRequest
+	var q UndoRequest
 	if !h.read(w, r, &q) {
 		return
 	}

@@ -47,7 +47,7 @@ func (h *handler) actReplay(w http.ResponseWriter, r *http.Request) {
 	if values == nil {
 		return
 	}
-	q := replayRequest{AsNew: values.Get("mode") == "as_new", SameID: values.Get("mode") == "same_id", Note: values.Get("note")}
+	q := ReplayRequest{AsNew: values.Get("mode") == "as_new", SameID: values.Get("mode") == "same_id", Note: values.Get("note")}
 	mode, refused := q.mode()
 	if refused != nil {
 		h.undone(w, r, back, refused.detail)

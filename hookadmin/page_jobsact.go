@@ -23,7 +23,7 @@ func (h *handler) actPlan(w http.ResponseWriter, r *http.Request) {
 		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
 		return
 	}
-	request, err := (&jobRequest{Of: driver.JobOfDeadLetters, Action: values.Get("action"), Filter: *filter}).job(time.Now())
+	request, err := (&JobRequest{Of: driver.JobOfDeadLetters, Action: values.Get("action"), Filter: *filter}).job(time.Now())
 	if err != nil {
 		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
 		return
@@ -52,12 +52,12 @@ func filtersOf(values url.Values) url.Values {
 
 // jobFilterOf returns the selection of a job that lists the same dead letters as the page with these
 // parameters.
-func jobFilterOf(values url.Values) (*jobFilter, error) {
+func jobFilterOf(values url.Values) (*JobFilter, error) {
 	values, err := pageValues(values)
 	if err != nil {
 		return nil, err
 	}
-	f := &jobFilter{
+	f := &JobFilter{
 		Source: values.Get("source"), Type: values.Get("type"), Destination: values.Get("destination"), Note: values.Get("note"),
 		Signature: values.Get("signature"), Q: values.Get("q"), Since: values.Get("since"), Until: values.Get("until"), All: values.Get("all") != "",
 	}

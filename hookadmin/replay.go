@@ -10,14 +10,14 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// replayRequest is the body of POST /api/v1/events/{source}/{event_id}/replay.
-type replayRequest struct {
-	AsNew  bool   `json:"as_new"`
-	SameID bool   `json:"same_id"`
-	Note   string `json:"note"` // "" or driver.NoteTxEnded
+// ReplayRequest is the body of POST /api/v1/events/{source}/{event_id}/replay.
+type ReplayRequest struct {
+	AsNew  bool   `json:"as_new,omitempty"`
+	SameID bool   `json:"same_id,omitempty"`
+	Note   string `json:"note,omitempty"` // "" or driver.NoteTxEnded
 }
 
-func (q *replayRequest) mode() (driver.ReplayMode, *refusal) {
+func (q *ReplayRequest) mode() (driver.ReplayMode, *refusal) {
 	switch {
 	case q.Note != "" && q.Note != driver.NoteTxEnded:
 		return 0, &refusal{http.StatusUnprocessableEntity, `The only note that a replay names is "` + driver.NoteTxEnded + `".`}
@@ -45,7 +45,7 @@ func requestID(r *http.Request) (string, *refusal) {
 }
 
 func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
-	var q replayRequest
+	var q ReplayRequest
 	if !h.read(w, r, &q) {
 		return
 	}

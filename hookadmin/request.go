@@ -190,7 +190,7 @@ func fieldsOf(into any) (fields map[string]any, names []string) {
 	fields = make(map[string]any)
 	v := reflect.ValueOf(into).Elem()
 	for i := range v.NumField() {
-		name := v.Type().Field(i).Tag.Get("json")
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		fields[name] = v.Field(i).Addr().Interface()
 		names = append(names, name)
 	}

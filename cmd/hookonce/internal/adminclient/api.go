@@ -37,15 +37,8 @@ func (c *Client) Event(ctx context.Context, source, eventID string) (*hookadmin.
 	return get[hookadmin.EventDetail](ctx, c, api+"/events"+Path(source, eventID), nil)
 }
 
-// Replay are the keys of a replay of one event.
-type Replay struct {
-	AsNew  bool   `json:"as_new,omitempty"`
-	SameID bool   `json:"same_id,omitempty"`
-	Note   string `json:"note,omitempty"`
-}
-
 // ReplayEvent replays one event. key makes a repetition safe.
-func (c *Client) ReplayEvent(ctx context.Context, source, eventID, key string, how *Replay) (*hookadmin.Replayed, error) {
+func (c *Client) ReplayEvent(ctx context.Context, source, eventID, key string, how *hookadmin.ReplayRequest) (*hookadmin.Replayed, error) {
 	return post[hookadmin.Replayed](ctx, c, api+"/events"+Path(source, eventID)+"/replay", key, how)
 }
 
@@ -57,22 +50,6 @@ func (c *Client) RedactEvent(ctx context.Context, source, eventID string) (*hook
 // DeadLetters returns a page of dead letters.
 func (c *Client) DeadLetters(ctx context.Context, query url.Values) (*hookadmin.DeadLetterPage, error) {
 	return get[hookadmin.DeadLetterPage](ctx, c, api+"/dead-letters", query)
-}
-
-// DeadLetterWork selects dead letters, as GET /dead-letters does.
-type DeadLetterWork struct {
-	Source      string   `json:"source,omitempty"`
-	Type        string   `json:"type,omitempty"`
-	Destination string   `json:"destination,omitempty"`
-	Note        string   `json:"note,omitempty"`
-	IDs         []string `json:"ids,omitempty"`
-	MessageIDs  []string `json:"message_ids,omitempty"`
-	Q           string   `json:"q,omitempty"`
-	Since       string   `json:"since,omitempty"`
-	Until       string   `json:"until,omitempty"`
-	All         bool     `json:"all,omitempty"`
-	Rate        string   `json:"rate,omitempty"`
-	Cursor      string   `json:"cursor,omitempty"`
 }
 
 // Messages returns a page of messages.

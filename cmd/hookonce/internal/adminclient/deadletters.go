@@ -14,12 +14,12 @@ import (
 // maxIDs is how many ids one request names. The API takes 1,000 in at most 1 MiB.
 const maxIDs = 500
 
-// Query returns the parameters of the listing of the same dead letters, which ids do not select.
-func (w *DeadLetterWork) Query() url.Values {
+// LettersQuery returns the parameters of the listing of the dead letters that q selects by filters.
+func LettersQuery(q *hookadmin.DeadLettersRequest) url.Values {
 	query := make(url.Values)
 	for name, value := range map[string]string{
-		"source": w.Source, "type": w.Type, "destination": w.Destination, "note": w.Note, "q": w.Q, "since": w.Since, "until": w.Until,
-		"cursor": w.Cursor,
+		"source": q.Source, "type": q.Type, "destination": q.Destination, "note": q.Note, "signature": q.Signature, "q": q.Q,
+		"since": q.Since, "until": q.Until, "cursor": q.Cursor,
 	} {
 		if value != "" {
 			query.Set(name, value)
@@ -28,12 +28,13 @@ func (w *DeadLetterWork) Query() url.Values {
 	return query
 }
 
-// Job returns the request of a job for the same dead letters.
-func (w *DeadLetterWork) Job(action string) *JobRequest {
-	return &JobRequest{
-		Of: driver.JobOfDeadLetters, Action: action, Rate: w.Rate,
-		Filter: JobFilter{
-			Source: w.Source, Type: w.Type, Destination: w.Destination, Note: w.Note, Q: w.Q, Since: w.Since, Until: w.Until, All: w.All,
+// LettersJob returns the request of a job for the dead letters that q selects by filters.
+func LettersJob(q *hookadmin.DeadLettersRequest, action string) *hookadmin.JobRequest {
+	return &hookadmin.JobRequest{
+		Of: driver.JobOfDeadLetters, Action: action, Rate: q.Rate,
+		Filter: hookadmin.JobFilter{
+			Source: q.Source, Type: q.Type, Destination: q.Destination, Note: q.Note, Signature: q.Signature, Q: q.Q,
+			Since: q.Since, Until: q.Until, All: q.All,
 		},
 	}
 }
@@ -62,7 +63,7 @@ func (w *LettersWorked) Shape(verb string) *hookadmin.Worked {
 // WorkOnDeadLetters replays or discards the dead letters with the ids of work; verb is "replay" or
 // "discard". It sends as many requests as the work needs, all with key: one undo takes all of a
 // discard back. If it fails, or ctx ends, the result still counts the answered part.
-func (c *Client) WorkOnDeadLetters(ctx context.Context, verb, key string, work *DeadLetterWork) (*LettersWorked, error) {
+func (c *Client) WorkOnDeadLetters(ctx context.Context, verb, key string, work *hookadmin.DeadLettersRequest) (*LettersWorked, error) {
 	result := new(LettersWorked)
 	part := *work
 	if len(work.IDs) <= maxIDs {
@@ -77,8 +78,14 @@ func (c *Client) WorkOnDeadLetters(ctx context.Context, verb, key string, work *
 	return result, nil
 }
 
+// ReplayAllDead replays every dead letter, and returns their number.
+func (c *Client) ReplayAllDead(ctx context.Context) (int, error) {
+	worked, err := c.WorkOnDeadLetters(ctx, "replay", "", &hookadmin.DeadLettersRequest{All: true})
+	return worked.Done, err
+}
+
 // work sends one request.
-func (w *LettersWorked) work(ctx context.Context, c *Client, verb, key string, part *DeadLetterWork) error {
+func (w *LettersWorked) work(ctx context.Context, c *Client, verb, key string, part *hookadmin.DeadLettersRequest) error {
 	answer := new(hookadmin.Worked)
 	if err := c.PostBulk(ctx, api+"/dead-letters/"+verb, key, part, answer); err != nil {
 		return err
@@ -99,16 +106,16 @@ func (w *LettersWorked) work(ctx context.Context, c *Client, verb, key string, p
 // Undo takes a discard back. If the gateway does it by a job, Undo waits for the end of the job, and calls progress
 // meanwhile. The error matches driver.ErrNotFound, driver.ErrTooLate or driver.ErrOpen. Repeating it is
 // safe.
-func (c *Client) Undo(ctx context.Context, requestID string, progress func(*Job)) (*hookadmin.Undone, error) {
+func (c *Client) Undo(ctx context.Context, requestID string, progress func(*hookadmin.Job)) (*hookadmin.Undone, error) {
 	var answer struct {
 		hookadmin.Undone
 		hookadmin.Accepted
 	}
-	err := c.PostBulk(ctx, api+"/dead-letters/undo", "", map[string]string{"request_id": requestID}, &answer)
+	err := c.PostBulk(ctx, api+"/dead-letters/undo", "", &hookadmin.UndoRequest{RequestID: requestID}, &answer)
 	if err != nil || answer.Job == "" {
 		return &answer.Undone, err
 	}
-	job, err := get[Job](ctx, c, api+"/jobs"+Path(answer.Job), nil)
+	job, err := get[hookadmin.Job](ctx, c, api+"/jobs"+Path(answer.Job), nil)
 	job, err = c.followJob(ctx, job, err, progress)
 	switch {
 	case err == nil && job.State != driver.JobDone:

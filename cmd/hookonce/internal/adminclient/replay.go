@@ -18,7 +18,7 @@ import (
 // EventReplay selects events to replay, one after the other.
 type EventReplay struct {
 	Query url.Values // the parameters of a listing; limit and cursor are ignored
-	How   Replay
+	How   hookadmin.ReplayRequest
 	// RequestID makes a second run skip the events that the first run replayed.
 	RequestID string
 	Rate      hookonce.Rate         // defaults to hookonce.DefaultReplayRate
@@ -26,7 +26,7 @@ type EventReplay struct {
 }
 
 // Job returns the request of a job for the same events.
-func (e *EventReplay) Job(rate string, all bool) *JobRequest {
+func (e *EventReplay) Job(rate string, all bool) *hookadmin.JobRequest {
 	mode := ""
 	switch {
 	case e.How.AsNew:
@@ -35,9 +35,9 @@ func (e *EventReplay) Job(rate string, all bool) *JobRequest {
 		mode = "same_id"
 	}
 	q := e.Query
-	return &JobRequest{
+	return &hookadmin.JobRequest{
 		Of: driver.JobOfEvents, Action: driver.JobReplay, Mode: mode, Rate: rate,
-		Filter: JobFilter{
+		Filter: hookadmin.JobFilter{
 			Source: q.Get("source"), Type: q.Get("type"), State: q.Get("state"), Note: q.Get("note"), Q: q.Get("q"),
 			Since: q.Get("since"), Until: q.Get("until"), All: all,
 		},
@@ -153,7 +153,7 @@ func (r *EventsReplayed) replay(ctx context.Context, c *Client, which *EventRepl
 
 // ReplaySafely is ReplayEvent with retries if the commit's outcome is unknown or the database aborted
 // the transaction because of a conflict. The request id makes that safe, and must not be "".
-func (c *Client) ReplaySafely(ctx context.Context, source, eventID, requestID string, how *Replay) (*hookadmin.Replayed, error) {
+func (c *Client) ReplaySafely(ctx context.Context, source, eventID, requestID string, how *hookadmin.ReplayRequest) (*hookadmin.Replayed, error) {
 	const tries = 3
 	for try := 1; ; try++ {
 		replayed, err := c.ReplayEvent(ctx, source, eventID, requestID, how)

@@ -111,7 +111,7 @@ func TestReplaySafelyRetries(t *testing.T) {
 			store := &lossy{Store: newStore(t), failures: tt.failures, err: tt.err}
 			claim(t, store)
 			repeated := errors.Is(tt.err, driver.ErrCommitUnknown)
-			replayed, err := newAPI(t, store).ReplaySafely(t.Context(), "lab", "a", "r", &adminclient.Replay{SameID: true})
+			replayed, err := newAPI(t, store).ReplaySafely(t.Context(), "lab", "a", "r", &hookadmin.ReplayRequest{SameID: true})
 			if (err != nil) != tt.fails || store.calls != tt.calls {
 				t.Errorf("called %d times, error %v; want %d and an error %t", store.calls, err, tt.calls, tt.fails)
 			}

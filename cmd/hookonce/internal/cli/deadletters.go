@@ -18,14 +18,14 @@ import (
 )
 
 // readDeadLetters reads the selection of dead letters from the command line.
-func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.DeadLetterWork, error) {
+func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookadmin.DeadLettersRequest, error) {
 	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
 	if len(args) > 0 {
 		if len(names) > 0 {
 			return nil, newUsageError(cmd, fmt.Errorf("--%s does not apply to named events", names[0]))
 		}
 		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
-		return &adminclient.DeadLetterWork{Source: args[0], IDs: ids}, nil
+		return &hookadmin.DeadLettersRequest{Source: args[0], IDs: ids}, nil
 	}
 	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.
 	if slices.Contains(names, "id") && !slices.Contains(names, "source") {
 		return nil, newUsageError(cmd, errors.New("--id needs --source, because event ids belong to one source"))
 	}
-	return &adminclient.DeadLetterWork{
+	return &hookadmin.DeadLettersRequest{
 		Source: query.Get("source"), Type: query.Get("type"), Destination: query.Get("destination"), Note: query.Get("note"),
 		IDs: query["id"], MessageIDs: query["message_id"], Q: query.Get("q"), Since: query.Get("since"), Until: query.Get("until"),
 		All: all, Cursor: query.Get("cursor"),
@@ -52,7 +52,7 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*adminclient.
 
 // workOnNamed runs w on the dead letters that selected names one by one; key names a discard. Each that is not dead is an
 // error, and the rest are processed nevertheless.
-func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, key string, asJSON bool) error {
+func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *hookadmin.DeadLettersRequest, key string, asJSON bool) error {
 	faults, err := api.takeOutMissing(ctx, w, selected)
 	if err != nil {
 		return err
@@ -78,11 +78,11 @@ func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, sele
 }
 
 // workOnLetters runs w on the dead letters that match selected: in a job of the gateway, or here.
-func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *adminclient.DeadLetterWork, b *bulk, asJSON bool) error {
+func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *hookadmin.DeadLettersRequest, b *bulk, asJSON bool) error {
 	if api.engine == nil && selected.Cursor != "" {
 		return newUsageError(b.cmd, errors.New("--cursor continues a run without a gateway, and one runs now: leave it out"))
 	}
-	plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, selected.Query()) }
+	plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, adminclient.LettersQuery(selected)) }
 	some, err := p.confirm(ctx, b, plan)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	case some && api.engine != nil:
 		worked, err = api.workHere(ctx, w, selected, b.requestID)
 	case some:
-		worked, err = p.lettersByJob(ctx, api, selected.Job(w.verb), b)
+		worked, err = p.lettersByJob(ctx, api, adminclient.LettersJob(selected, w.verb), b)
 	}
 	api.progress.end()
 	if fault, wrong := requestFault(b.cmd, err); wrong {
@@ -101,7 +101,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	resume := "run the same command again"
 	switch {
 	case api.engine == nil:
-		resume = b.continued(selected.Query())
+		resume = b.continued(adminclient.LettersQuery(selected))
 	case worked.Next != "":
 		resume = "continue with the same command and --cursor " + word(worked.Next)
 	}
@@ -133,8 +133,8 @@ func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, 
 }
 
 // workHere runs w in this process, on the database.
-func (a *api) workHere(ctx context.Context, w *letterWork, selected *adminclient.DeadLetterWork, requestID string) (*adminclient.LettersWorked, error) {
-	filter, err := hookadmin.ParseDeadLetterFilter(selected.Query(), time.Now())
+func (a *api) workHere(ctx context.Context, w *letterWork, selected *hookadmin.DeadLettersRequest, requestID string) (*adminclient.LettersWorked, error) {
+	filter, err := hookadmin.ParseDeadLetterFilter(adminclient.LettersQuery(selected), time.Now())
 	if err != nil {
 		return new(adminclient.LettersWorked), err
 	}
@@ -153,7 +153,7 @@ func (a *api) workHere(ctx context.Context, w *letterWork, selected *adminclient
 }
 
 // lettersByJob has the gateway run a job on dead letters.
-func (p *program) lettersByJob(ctx context.Context, api *api, q *adminclient.JobRequest, b *bulk) (*adminclient.LettersWorked, error) {
+func (p *program) lettersByJob(ctx context.Context, api *api, q *hookadmin.JobRequest, b *bulk) (*adminclient.LettersWorked, error) {
 	job, err := p.runJob(ctx, api, q, b)
 	out := new(adminclient.LettersWorked)
 	if job != nil {
@@ -167,7 +167,7 @@ func (p *program) lettersByJob(ctx context.Context, api *api, q *adminclient.Job
 
 // takeOutMissing removes the named events and messages that are not dead, or that w passes over, from
 // selected, and returns an error for each.
-func (a *api) takeOutMissing(ctx context.Context, w *letterWork, selected *adminclient.DeadLetterWork) (faults []error, err error) {
+func (a *api) takeOutMissing(ctx context.Context, w *letterWork, selected *hookadmin.DeadLettersRequest) (faults []error, err error) {
 	var dead, deadMessages []string
 	for _, id := range selected.IDs {
 		fault, err := a.notDead(ctx, w, selected.Source, id)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
@@ -68,7 +67,7 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 		"/destinations/x/pause":        new(hookadmin.DestinationPaused),
 		"/destinations/x/retry":        new(hookadmin.DestinationRetried),
 		"/jobs":                        new(hookadmin.JobPage),
-		"/jobs/":                       new(adminclient.Job),
+		"/jobs/":                       new(hookadmin.Job),
 		"/dead-letters/discard":        new(hookadmin.Worked),
 		"/dead-letters/undo":           new(hookadmin.Undone),
 		"/messages":                    new(hookadmin.MessagePage),

@@ -7,21 +7,21 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/hookadmin"
 )
 
 // runJob has the gateway run a job, and shows its progress on a terminal. When ctx ends, the job is
 // cancelled.
-func (p *program) runJob(ctx context.Context, api *api, q *adminclient.JobRequest, b *bulk) (*adminclient.Job, error) {
+func (p *program) runJob(ctx context.Context, api *api, q *hookadmin.JobRequest, b *bulk) (*hookadmin.Job, error) {
 	show, end := p.jobBar()
 	defer end()
 	return api.RunJob(ctx, b.requestID, q, show)
 }
 
 // jobBar returns functions that show the progress of a job on a terminal, and that remove it.
-func (p *program) jobBar() (show func(*adminclient.Job), end func()) {
+func (p *program) jobBar() (show func(*hookadmin.Job), end func()) {
 	var bar *progressbar.ProgressBar
-	show = func(job *adminclient.Job) {
+	show = func(job *hookadmin.Job) {
 		width, isTerminal := terminalWidth(p.stderr)
 		if !isTerminal {
 			return
@@ -39,7 +39,7 @@ func (p *program) jobBar() (show func(*adminclient.Job), end func()) {
 	}
 }
 
-func newBar(w io.Writer, job *adminclient.Job, width int) *progressbar.ProgressBar {
+func newBar(w io.Writer, job *hookadmin.Job, width int) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(max(job.Count, 1),
 		progressbar.OptionSetWriter(w), progressbar.OptionShowCount(), progressbar.OptionSetPredictTime(true),
 		progressbar.OptionSetWidth(max(width, 10)), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(true))

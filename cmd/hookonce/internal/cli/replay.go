@@ -102,7 +102,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	}
 	selected := &adminclient.EventReplay{
 		Query: query, RequestID: f.requestID, Rate: rate,
-		How: adminclient.Replay{AsNew: f.asNew, SameID: f.sameID, Note: noteOf(query)},
+		How: hookadmin.ReplayRequest{AsNew: f.asNew, SameID: f.sameID, Note: noteOf(query)},
 	}
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
@@ -186,7 +186,7 @@ func noteOf(query url.Values) string {
 }
 
 func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, f *replayFlags, note string) error {
-	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &adminclient.Replay{AsNew: f.asNew, SameID: f.sameID, Note: note})
+	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &hookadmin.ReplayRequest{AsNew: f.asNew, SameID: f.sameID, Note: note})
 	if err != nil {
 		return api.notReplayed(ctx, cmd, source, eventID, f.requestID, err)
 	}

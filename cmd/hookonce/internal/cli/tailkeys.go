@@ -311,17 +311,17 @@ func (k *tailKeys) askReplay(ctx context.Context, name eventName) {
 		k.fail(fmt.Errorf("reading an event: %w", err))
 		return
 	}
-	replay := func(how adminclient.Replay) func(context.Context) {
+	replay := func(how hookadmin.ReplayRequest) func(context.Context) {
 		return func(ctx context.Context) { k.replay(ctx, api, name, &how) }
 	}
 	question := &tailQuestion{
 		text:    fmt.Sprintf("Replay %s %s (%s)? y yes · other keys no", name.source, name.id, found.State),
-		answers: map[rune]func(context.Context){'y': replay(adminclient.Replay{})},
+		answers: map[rune]func(context.Context){'y': replay(hookadmin.ReplayRequest{})},
 	}
 	if found.State == driver.StateDone {
 		question.text = fmt.Sprintf("Replay %s %s (done)? w as new, the work is done again · s same ids · other keys no", name.source, name.id)
 		question.answers = map[rune]func(context.Context){
-			'w': replay(adminclient.Replay{AsNew: true}), 's': replay(adminclient.Replay{SameID: true}),
+			'w': replay(hookadmin.ReplayRequest{AsNew: true}), 's': replay(hookadmin.ReplayRequest{SameID: true}),
 		}
 	}
 	k.mu.Lock()
@@ -329,7 +329,7 @@ func (k *tailKeys) askReplay(ctx context.Context, name eventName) {
 	k.ask = question
 }
 
-func (k *tailKeys) replay(ctx context.Context, api *api, name eventName, how *adminclient.Replay) {
+func (k *tailKeys) replay(ctx context.Context, api *api, name eventName, how *hookadmin.ReplayRequest) {
 	replayed, err := api.ReplaySafely(ctx, name.source, name.id, "tail_"+rand.Text(), how)
 	if err != nil {
 		k.fail(fmt.Errorf("event %q of source %q is not replayed: %w", name.id, name.source, err))

@@ -53,9 +53,9 @@ func replay(ctx context.Context, admin string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	worked, err := client.WorkOnDeadLetters(ctx, "replay", "", &adminclient.DeadLetterWork{All: true})
+	replayed, err := client.ReplayAllDead(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("replaying the dead letters: %w", err)
 	}
-	return worked.Done, nil
+	return replayed, nil
 }
