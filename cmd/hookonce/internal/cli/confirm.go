@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	hookonce "github.com/hookonce/hookonce"
@@ -133,16 +130,6 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 	return t.Flush()
 }
 
-// stopped is the error of work that failed after a part of it. resume continues it, unless the gateway
-// refuses this caller.
-func stopped(after string, err error, resume string) error {
-	failed := fmt.Errorf("stopped after %s: %w", after, err)
-	if refusal, is := errors.AsType[*adminclient.Problem](err); is && refusal.Refused() {
-		return failed
-	}
-	return &app.Error{Err: failed, Remedy: resume}
-}
-
 // readLine reads a line. It gives up when ctx ends, and then leaves a reader behind.
 func readLine(ctx context.Context, r io.Reader) (string, error) {
 	type result struct {
@@ -163,48 +150,4 @@ func readLine(ctx context.Context, r io.Reader) (string, error) {
 	case <-ctx.Done():
 		return "", &app.Error{Err: errors.New("interrupted: nothing was changed"), Remedy: "run the same command again"}
 	}
-}
-
-// sameCommand returns the command line, to be shown. It leaves out a database, which may hold a
-// password.
-func (p *program) sameCommand(cmd *cobra.Command) string {
-	if cmd.Flags().Changed("database") {
-		return "the same command with"
-	}
-	words := []string{"hookonce"}
-	for _, arg := range p.args {
-		words = append(words, word(arg))
-	}
-	return strings.Join(words, " ")
-}
-
-// continued returns the command that continues a job: the same one with its times made absolute, which
-// are those of query, and with its name.
-func (b *bulk) continued(query url.Values) string {
-	if b.cmd.Flags().Changed("database") {
-		return "the same command with --request-id " + word(b.requestID) + ", and times that are not relative"
-	}
-	words := []string{b.cmd.CommandPath()}
-	b.cmd.Flags().Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		switch {
-		case f.Name == "request-id", f.Value.Type() == "bool" && value == "false":
-		case f.Name == "since" || f.Name == "until":
-			words = append(words, "--"+f.Name, query.Get(f.Name))
-		case f.Value.Type() == "bool" && value == "true":
-			words = append(words, "--"+f.Name)
-		default:
-			words = append(words, "--"+f.Name, word(value))
-		}
-	})
-	return strings.Join(words, " ") + " --request-id " + word(b.requestID)
-}
-
-// grouped writes a number with commas: 10,000.
-func grouped(n int) string {
-	text := strconv.Itoa(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
