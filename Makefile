@@ -36,7 +36,7 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store, and 
 	HOOKONCE_TEST=all,long go test -count=1 -timeout 10m -v -run Desync ./internal/send
 
 .PHONY: bench
-bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md; takes an hour.
+bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md and bench/targets.md; takes an hour.
 	HOOKONCE_TEST=bench HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench
 
 .PHONY: scale

@@ -31,7 +31,7 @@ type comparison struct {
 	ages time.Duration
 }
 
-// row is one line of the page: a ratio and its target.
+// row is one line of the table of targets: a ratio and its target.
 type row struct {
 	what              string
 	subject, baseline string // names of contestants; baseline is "" for a figure that stands alone

@@ -10,8 +10,9 @@
 //
 //	make bench
 //
-// runs all of it, takes about an hour, and writes docs/performance.md. With -run, only some rows are
-// measured and written:
+// runs all of it, takes about an hour, and writes docs/performance.md, which shows the alternatives, and
+// bench/targets.md, which shows every row beside its target. With -run, only some rows are measured
+// and written:
 //
 //	HOOKONCE_BENCH=full go test -count=1 -timeout 1h -v -run 'TestPerformance/memory' ./bench
 //

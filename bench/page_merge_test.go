@@ -1,10 +1,22 @@
 package bench
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/internal/test/report"
 )
+
+// TestPagesAgree holds the page for users against that of the targets.
+func TestPagesAgree(t *testing.T) {
+	want := alternativesText(readLines(report.Read(t, targetsFile, "figures", "bench")))
+	got := report.Read(t, usersPage, "alternatives", "bench")
+	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got)); diff != "" {
+		t.Errorf("%s shows other figures than %s (-targets +page):\n%s", usersPage, targetsFile, diff)
+	}
+}
 
 // TestMergeLines writes a table, reads it again, and replaces a line.
 func TestMergeLines(t *testing.T) {

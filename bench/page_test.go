@@ -15,27 +15,49 @@ import (
 	"github.com/hookonce/hookonce/internal/test/report"
 )
 
+// The page of all rows beside their targets, which is for developers, and its plot.
 const (
-	pageFile = "performance.md"
-	plotFile = "performance.svg"
+	targetsFile = "targets.md"
+	plotFile    = "targets.svg"
 )
 
-// writePage writes the results into the documentation. Without whole, some rows were left out by -run: their lines stay,
-// if the page was measured on this machine.
-func writePage(t testing.TB, results []result, whole bool) {
+// usersPage is the page for users. It shows the rows beside alternatives.
+var usersPage = filepath.Join(report.Docs(1), "performance.md")
+
+// alternatives are the baselines that do the work without hookonce. The others are hookonce under another load.
+var alternatives = []string{
+	"bare handler", "per request", "per request on SQLite", "FastAPI", "net/http client", "River in the transaction", "River after it", "by hand",
+}
+
+// writePages writes the results into both pages. Without whole, some rows were left out by -run: their lines stay, if
+// the pages were measured on this machine.
+func writePages(t testing.TB, results []result, whole bool) {
 	t.Helper()
-	page := filepath.Join(report.Docs(1), pageFile)
 	lines := linesOf(results)
 	if !whole {
 		var err error
-		if lines, err = mergeLines(report.Read(t, page, "figures", "bench"), report.Machine(), lines); err != nil {
+		if lines, err = mergeLines(report.Read(t, targetsFile, "figures", "bench"), report.Machine(), lines); err != nil {
 			t.Fatal(err)
 		}
 	}
-	report.Write(t, page, "figures", "bench", figuresText(report.Machine(), lines))
-	if err := os.WriteFile(filepath.Join(report.Docs(1), plotFile), plot(lines), 0o644); err != nil {
+	report.Write(t, targetsFile, "figures", "bench", figuresText(report.Machine(), lines))
+	report.Write(t, usersPage, "alternatives", "bench", alternativesText(lines))
+	if err := os.WriteFile(plotFile, plot(lines), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// alternativesText returns the table of the page for users.
+func alternativesText(lines []line) string {
+	var b strings.Builder
+	b.WriteString("| comparison | hookonce | alternative | hookonce ÷ alternative |\n|---|---|---|---|\n")
+	for i := range lines {
+		l := &lines[i]
+		if baseline, _, _ := strings.Cut(l.against, ": "); slices.Contains(alternatives, baseline) {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", l.what, l.subjects, l.against, l.measured)
+		}
+	}
+	return b.String()
 }
 
 // figuresText returns the text between the marks.
@@ -108,7 +130,7 @@ func readLines(figures string) []line {
 // mergeLines replaces the lines of old figures that were measured again, and adds new ones at the end.
 func mergeLines(old, on string, measured []line) ([]line, error) {
 	if !strings.Contains(old, on) {
-		return nil, fmt.Errorf("the figures of %s are of another machine; measure all rows: make bench", pageFile)
+		return nil, fmt.Errorf("the figures of %s are of another machine; measure all rows: make bench", targetsFile)
 	}
 	lines := readLines(old)
 	for _, m := range measured {

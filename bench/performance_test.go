@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPerformance runs all comparisons. At full scale it also writes their rows into the page.
+// TestPerformance runs all comparisons. At full scale it also writes their rows into the pages.
 func TestPerformance(t *testing.T) {
 	s := scaleOf(t)
 	if out, err := exec.Command("./setup").CombinedOutput(); err != nil {
@@ -47,6 +47,6 @@ func TestPerformance(t *testing.T) {
 		t.Logf("%-90s %8.3g  %s", r.what, r.value(), r.wanted())
 	}
 	if s.full && len(results) > 0 && !t.Failed() {
-		writePage(t, results, whole)
+		writePages(t, results, whole)
 	}
 }
