@@ -2,6 +2,44 @@
 // text, its arguments, its results, and the meaning of errors. Package pgsession runs it on a
 // client library.
 //
+// # Claims
+//
+// There are two ways to claim. One is a plain INSERT … ON CONFLICT DO NOTHING of all events of a batch
+// and of their state rows (insertNewSQL, or insertOneSQL with scalars for one event without messages). It
+// returns a count, and keys only if some events were known; those are looked up. The other is the
+// function claim, which looks for known events and bodies first, and writes messages too. It costs more.
+//
+// claimPlain takes the plain statement for events without body guards and notes. The function makes all
+// other claims, and those in doubt: the plain statement waited too long for a row of the same key, a row
+// was refused or dropped, or a foreign rule on event_state forbids an INSERT within WITH. The time that
+// the statement may have waited is taken off the function's lock_timeout.
+//
+// Both raise synchronous_commit, refuse a server without fsync or full_page_writes, and write keys in
+// ascending order. Before a duplicate is answered, the function confirm makes sure that the commits of the
+// known events are durable.
+//
+// hookpgx sends the plain statement in the binary format, see binary.go, and prepares it under the hash
+// of its text. If a session loses the name or has it already, the process uses no names from then on.
+// Behind a noticed pooler, and in hooksql, every claim is a call of the function.
+//
+// # Runs
+//
+// Take locks the state rows of due events and skips rows that others hold. Another connection records the
+// run, in a commit that does not wait for the disk. Then the transaction sets a savepoint: a failed
+// handler's writes are undone back to it, and the row locks stay until the attempt is counted. Finish
+// writes the done marks, deletes the record and commits.
+//
+// A record names its home: the cluster, the database and the table. A dump or a replica may bring records
+// to another home, where their transaction numbers mean nothing; a sweep removes them, and their events
+// are due again without an attempt. A role without the right to pg_control_system does not know its
+// cluster; then only the database and the table are compared. A sweep skips a record that the database
+// refuses to change, and ends after ten of them. The next one goes on behind them.
+//
+// A handler that commits by itself changes default_transaction_read_only back, which the server reports to
+// pgx; database/sql compares the time of the transaction. Only the run is recorded, not the handler, since
+// that would cost a round trip each: a sweep that finds such a commit waits two minutes for the process,
+// and makes all events of the run dead.
+//
 // # Locks
 //
 // A write is one statement in a transaction of its own, so a process that stops in the middle keeps

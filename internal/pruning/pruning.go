@@ -1,4 +1,22 @@
 // Package pruning says which events a pass of pruning looks at, and how many at a time. Both stores use it.
+//
+// One process prunes at a time. The row of prune_turn says whose turn it is, by a fence and a time, and each
+// chunk locks that row with its fence. So a process that was stopped removes nothing after its turn, and a
+// killed one holds the others up for a minute at most. hookonce prune and Engine.Prune wait for their turn,
+// and take it over from a process that prunes in the background.
+//
+// A pass goes on where the passes of all processes before it ended: see [Marks]. A mark follows the end of
+// its window in both directions, and stays ten minutes behind the present. So neither a window that changes
+// nor a clock that was ahead leaves a gap. An event that was finished late, behind the mark, waits for a look
+// at everything. One follows after fifty times as long as the last one took, and within an hour.
+// hookonce prune always looks at everything.
+//
+// Events look old to a clock that is ahead. So nothing is pruned while this machine's clock and the
+// database's differ by more than an hour. A process whose machine's clock is set by more than that prunes
+// nothing for an hour; on SQLite this is the only sign. Events that arrive while the clock is far behind get
+// old times, and are pruned early.
+//
+// Commits of pruning do not wait for the disk: events that a crash brings back are pruned again.
 package pruning
 
 import (

@@ -1,6 +1,45 @@
 // Package work runs handlers. Workers take due events into a transaction, run a handler for each,
 // and commit the handlers' writes together with the done marks. Events of a failed batch run again,
-// each alone. Inline events are claimed and handled in one transaction.
+// each alone. Inline events are claimed and handled in one transaction, without a record and past the
+// claim queue, which an open claim would block.
+//
+// # Runs
+//
+// A run is one transaction for handlers. The database fences it; there are no leases and no
+// heartbeats. While the transaction lives, no other worker can take its events, however slow the
+// handlers are. When the process is killed, the server frees the events at once; a stopped process is
+// cut off by a time limit of the database.
+//
+// A run is also recorded, for one purpose: a handler that kills its process must use up its attempts. A
+// record without its transaction belongs to an interrupted run. Every process sweeps once a second,
+// gateways included. The record says when the next attempt follows, because the process that finds it
+// may not know the schedule.
+//
+// After each handler, Run.Check notices a transaction that the handler has ended by itself. Run.Settle
+// and Run.Abandon ask the database whether it was committed before they give an event back. The
+// outcomes are then recorded under the lock of the record. They do not wait for objects that another run
+// has taken since: the versions of those objects are left out.
+//
+// # Suspects
+//
+// The events of an interrupted run become suspects, and no attempt is counted: any handler of the process
+// may be the reason. From then on a suspect runs alone in its run. Each process has one lane for
+// suspects, which runs one at a time beside the other workers. If the process ends again, the suspect in
+// the lane has an attempt counted, and no other event.
+//
+// A suspect may be innocent, and be in the lane when another event kills the process for the first time.
+// Such a killer then becomes a suspect itself, so it costs others one attempt at most. The last attempt
+// of a suspect runs while no other handler does, so that no event becomes dead because of another.
+// For that it waits until the handlers in progress have ended. Once others wait for it, it gives up
+// after a second, and retries later with twice the patience, up to the longest time of a run. After each
+// try the lane rests nine times as long as others had to wait for it.
+//
+// # Fairness
+//
+// A source with slow handlers never has all workers: one stays free for the other sources. A run never
+// waits for an object that another run holds: it gives the object's events back for a second or two,
+// without an attempt, and runs the others. With Refetch each further look fetches again, so the delay
+// grows with the time that the object has been busy.
 package work
 
 import (
