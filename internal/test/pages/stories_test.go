@@ -106,12 +106,8 @@ var stories = map[string]story{
 		ready: letters,
 		each:  true,
 		steps: map[string]step{
-			"TIME          WHERE    TYPE          EVENT ID  OUTCOME        TOOK":            {left: "the tests of events tail hold its rows"},
-			"hookonce verify --provider stripe --secret file:secret.txt --at 1700000000 \\": {left: "the test of its script has the whole signature"},
-		},
-	},
-	"docs/commands-setup.md": {
-		steps: map[string]step{
+			"TIME          WHERE    TYPE          EVENT ID  OUTCOME        TOOK":                                              {left: "the tests of events tail hold its rows"},
+			"hookonce verify --provider stripe --secret file:secret.txt --at 1700000000 \\":                                   {left: "the test of its script has the whole signature"},
 			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {left: "the tests of the banner hold it"},
 			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {left: "the tests of the banner hold it"},
 			"healthcheck:": {left: "a part of a compose file; the tests of ready run the command"},
