@@ -143,7 +143,7 @@ func TestFailoverForgetsAfterPatroni(t *testing.T) {
 		w.doctor("a failover loses the events that were acknowledged last")
 	}
 	restart()
-	// As docs/failover.md says.
+	// As docs/scale.md says.
 	w.configure(`{"synchronous_mode": false}`)
 	eventually.True(t, "no node is synchronous for Patroni", func() bool {
 		return !slices.ContainsFunc(w.nodes, func(n *node) bool { return n.answers("/synchronous") })
