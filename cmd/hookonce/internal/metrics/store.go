@@ -3,10 +3,27 @@ package metrics
 import (
 	"context"
 	"errors"
+	"reflect"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
+
+// wordEnd is the place between two words of a Go name.
+var wordEnd = regexp.MustCompile("([a-z])([A-Z])")
+
+// operations returns the values of the label op: the methods of driver.Store that ask the database,
+// in snake case.
+func operations() (ops []string) {
+	for method := range reflect.TypeFor[driver.Store]().Methods() {
+		if method.Type.NumIn() > 0 && method.Type.In(0) == reflect.TypeFor[context.Context]() {
+			ops = append(ops, strings.ToLower(wordEnd.ReplaceAllString(method.Name, "${1}_$2")))
+		}
+	}
+	return ops
+}
 
 // errorClasses are the values of the label class, each with the error that it stands for. An error is
 // of the first class that it matches.

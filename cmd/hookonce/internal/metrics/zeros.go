@@ -48,7 +48,7 @@ func (m *Metrics) workZeros() {
 }
 
 func (m *Metrics) storeZeros() {
-	for _, op := range operations {
+	for _, op := range operations() {
 		m.store.WithLabelValues(op)
 		for _, class := range errorClasses {
 			zero(m.storeErrors, op, class.name)
