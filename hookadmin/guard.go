@@ -3,9 +3,7 @@ package hookadmin
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -134,29 +132,14 @@ func (g *guard) try(header http.Header, r *http.Request, token, failed string) (
 // checkLocal refuses requests that a web page could make a browser send: requests under another
 // name than loopback, and requests from another origin.
 func checkLocal(r *http.Request) *refusal {
-	if !loopbackHost(r.Host) {
+	if !limit.Loopback(r.Host) {
 		return &refusal{http.StatusForbidden, "Without a token, the Host must be a loopback name or address. Set admin.token to use another."}
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || !loopbackHost(u.Host) {
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || !limit.Loopback(u.Host) {
 			return &refusal{http.StatusForbidden, "Without a token, the Origin must be a loopback name or address. Set admin.token to use another."}
 		}
 	}
 	return nil
-}
-
-// loopbackHost reports whether host, with or without a port, is localhost or a loopback address.
-// Other names under .localhost do not count, because resolvers differ about them.
-func loopbackHost(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	} else if inner, ok := strings.CutPrefix(host, "["); ok {
-		host = strings.TrimSuffix(inner, "]")
-	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }

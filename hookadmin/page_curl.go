@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -111,7 +112,7 @@ func (h *handler) commandsFor(r *http.Request, c *eventPage, found *driver.Event
 // is an https one: the token goes there.
 func from(flag string, r *http.Request) string {
 	scheme := "https://"
-	if loopbackHost(r.Host) {
+	if limit.Loopback(r.Host) {
 		scheme = "http://"
 	}
 	return "--" + flag + " " + shellQuoted(scheme+r.Host)

@@ -1,4 +1,4 @@
-// Package limit holds token buckets, alone and by address.
+// Package limit holds token buckets, alone and by address, and reads the addresses of clients.
 package limit
 
 import (

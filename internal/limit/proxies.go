@@ -2,6 +2,7 @@ package limit
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -96,4 +97,19 @@ func parseAddress(text string) (netip.Addr, bool) {
 		}
 	}
 	return addr.WithZone("").Unmap(), err == nil
+}
+
+// Loopback reports whether host, with or without a port, is localhost or a loopback address. Other names
+// under .localhost do not count, because resolvers differ about them, and neither do addresses with a zone.
+func Loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	} else if inner, ok := strings.CutPrefix(host, "["); ok {
+		host = strings.TrimSuffix(inner, "]")
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Zone() == "" && addr.Unmap().IsLoopback()
 }

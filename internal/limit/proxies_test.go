@@ -108,3 +108,16 @@ func TestAddress(t *testing.T) {
 		}
 	}
 }
+
+func TestLoopback(t *testing.T) {
+	t.Parallel()
+	for host, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.8.9.10": true, "[::1]:1": true, "[::1]": true, "::1": true, "Localhost:1": true, "[::ffff:127.0.0.1]:1": true,
+		"": false, ":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "example.com:1": false,
+		"localhost.example.com:1": false, "a.localhost": false, "[::1%lo]:1": false,
+	} {
+		if got := Loopback(host); got != want {
+			t.Errorf("Loopback(%q) = %v, want %v", host, got, want)
+		}
+	}
+}

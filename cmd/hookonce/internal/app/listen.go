@@ -105,12 +105,6 @@ func (l *listener) shutdown(ctx context.Context) error {
 // cut closes the remaining connections.
 func (l *listener) cut() { _ = l.server.Close() } // an error would concern unused sockets
 
-// isLoopback reports whether ln accepts connections from this machine only.
-func isLoopback(ln net.Listener) bool {
-	addr, ok := ln.Addr().(*net.TCPAddr)
-	return ok && addr.IP.IsLoopback()
-}
-
 // localURL returns an address of ln for programs on this machine.
 func localURL(ln net.Listener) string { return "http://" + net.JoinHostPort(localAddress(ln)) }
 

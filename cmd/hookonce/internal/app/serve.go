@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/traces"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 // Options are the parameters of Serve.
@@ -154,7 +155,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		Ready:          g.ready,
 		Token:          string(o.Settings.Admin.Token),
 		ReadToken:      string(o.Settings.Admin.ReadToken),
-		Loopback:       isLoopback(g.admin),
+		Loopback:       limit.Loopback(g.admin.Addr().String()),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       g.allWarnings,
 		StreamClients:  func(n int) { measured.StreamClients.Set(float64(n)) },

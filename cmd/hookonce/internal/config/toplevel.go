@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/spelling"
 )
@@ -151,7 +151,7 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 		where = &node{path: "admin.listen"}
 	}
 	// A wrong token has its own fault.
-	if token == nil && s.Admin.Listen != "" && !isLoopback(s.Admin.Listen) {
+	if token == nil && s.Admin.Listen != "" && !limit.Loopback(s.Admin.Listen) {
 		l.faultHint(where, "set admin.token or HOOKONCE_ADMIN_TOKEN, or listen on "+DefaultAdminListen,
 			"an address that others can reach needs a token")
 	}
@@ -168,7 +168,7 @@ func (l *loader) token(n *node, listen string) Secret {
 	}
 	if len(token) < minToken {
 		report := l.warn
-		if listen != "" && !isLoopback(listen) {
+		if listen != "" && !limit.Loopback(listen) {
 			report = l.fault
 		}
 		report(n, "the token has less than %d bytes; make one with: openssl rand -hex 32", minToken)
@@ -215,16 +215,4 @@ func (l *loader) address(n *node, fallback string) string {
 		return ""
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(number, 10))
-}
-
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	if host == "localhost" {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
