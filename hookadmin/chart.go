@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -151,7 +152,7 @@ func tableOf(f *driver.SeriesFilter, series []chartSeries) [][]string {
 	for i, at := range slices.Backward(grid(f)) {
 		row, some := []string{at.Format("2006-01-02 15:04 UTC")}, false
 		for _, s := range series {
-			text := grouped(s.Values[i])
+			text := say.Number(s.Values[i])
 			if s.Right && s.Values[i] > 0 {
 				text = inWords(time.Duration(s.Values[i]) * time.Second)
 			}
@@ -175,7 +176,7 @@ func answersChart(f *driver.SeriesFilter, points []driver.Point, limit time.Dura
 			whose = "the time-out of the provider"
 		}
 		c.About += fmt.Sprintf(" The dashed line is %s, %s.", whose, inWords(limit))
-		c.Data.Marks = []plotMark{{Name: "time-out " + boundName(limit), At: placeOf(limit, f.Of.Bounds())}}
+		c.Data.Marks = []plotMark{{Name: "time-out " + say.Brief(limit), At: placeOf(limit, f.Of.Bounds())}}
 	}
 	return c
 }
@@ -217,7 +218,7 @@ func heat(f *driver.SeriesFilter, points []driver.Point, c chart) chart {
 		}
 		c.Empty = ""
 		c.Rows = append(c.Rows, []string{
-			at.Format("2006-01-02 15:04 UTC"), grouped(total(sum)), within(sum, f.Of.Bounds(), .5), within(sum, f.Of.Bounds(), .95), within(sum, f.Of.Bounds(), .99),
+			at.Format("2006-01-02 15:04 UTC"), say.Number(total(sum)), within(sum, f.Of.Bounds(), .5), within(sum, f.Of.Bounds(), .95), within(sum, f.Of.Bounds(), .99),
 		})
 	}
 	return c
@@ -263,7 +264,7 @@ func latenessChart(points []driver.Point, window time.Duration) chart {
 		Head:  []string{"Age of the event", "Duplicates"},
 		Empty: "No duplicates in this time.",
 	}
-	c.Data.Marks = []plotMark{{Name: "dedupe window " + boundName(window), At: placeOf(window, bounds)}}
+	c.Data.Marks = []plotMark{{Name: "dedupe window " + say.Brief(window), At: placeOf(window, bounds)}}
 	var sum [driver.FigureBuckets]int64
 	for i := range points {
 		for b, n := range points[i].Buckets {
@@ -273,7 +274,7 @@ func latenessChart(points []driver.Point, window time.Duration) chart {
 	for b, n := range sum {
 		name := bucketName(bounds, b)
 		c.Data.Series = append(c.Data.Series, chartSeries{Name: name, Values: []int64{n}})
-		c.Rows = append(c.Rows, []string{name, grouped(n)})
+		c.Rows = append(c.Rows, []string{name, say.Number(n)})
 	}
 	if total(&sum) > 0 {
 		c.Empty = ""
@@ -295,9 +296,9 @@ func within(buckets *[driver.FigureBuckets]int64, bounds []time.Duration, share 
 	case b < 0:
 		return "–"
 	case b == len(bounds):
-		return "more than " + boundName(bounds[b-1])
+		return "more than " + say.Brief(bounds[b-1])
 	}
-	return boundName(bounds[b])
+	return say.Brief(bounds[b])
 }
 
 // bucketOf returns the first bucket that completes a share of the durations, or -1 if there are none.
@@ -327,21 +328,8 @@ func placeOf(d time.Duration, bounds []time.Duration) float64 {
 func bucketName(bounds []time.Duration, b int) string {
 	switch b {
 	case len(bounds):
-		return "over " + boundName(bounds[b-1])
+		return "over " + say.Brief(bounds[b-1])
 	default:
-		return "to " + boundName(bounds[b])
+		return "to " + say.Brief(bounds[b])
 	}
-}
-
-// boundName words the bound of a class shortly: "2.5 ms", "1 h".
-func boundName(d time.Duration) string {
-	for _, u := range []struct {
-		length time.Duration
-		name   string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}, {time.Millisecond, "ms"}} {
-		if d >= u.length {
-			return fmt.Sprintf("%.3g %s", float64(d)/float64(u.length), u.name)
-		}
-	}
-	return "0 s"
 }

@@ -31,7 +31,6 @@ func served(dashboard bool) []Endpoint {
 var (
 	InWords      = inWords
 	RetryInWords = retryInWords
-	Grouped      = grouped
 	Visible      = visible
 )
 

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // failedText returns the text that tells a person at a page about err: what happened, and what to do. The
@@ -72,7 +73,7 @@ func messagesAre(n int) string {
 	if n == 1 {
 		return "1 message is"
 	}
-	return grouped(int64(n)) + " messages are"
+	return say.Number(n) + " messages are"
 }
 
 // actRetry makes one message due now.
@@ -161,9 +162,9 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 
 func quarantineOutcome(retried *hookonce.RetriedRequest) string {
 	text := fmt.Sprintf("Read again: %s new, %d reopened, %d claimed before.",
-		countOf(int64(retried.Claimed), "event"), retried.Reopened, retried.Duplicates)
+		say.Count(retried.Claimed, "event"), retried.Reopened, retried.Duplicates)
 	if retried.Kept > 0 {
-		text += fmt.Sprintf(" %s of the batch still cannot be read.", countOf(int64(retried.Kept), "item"))
+		text += fmt.Sprintf(" %s of the batch still cannot be read.", say.Count(retried.Kept, "item"))
 	}
 	return text
 }

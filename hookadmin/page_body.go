@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // The ways to show a body, as the parameter "body" names them.
@@ -216,7 +218,7 @@ func (t *treeReader) children(open json.Delim, depth int) (*jsonNode, error) {
 	if open == '{' {
 		thing = "key"
 	}
-	node.Count = countOf(int64(len(node.Children)), thing)
+	node.Count = say.Count(len(node.Children), thing)
 	node.Folded = depth > 0 && len(node.Children) > 50 || depth > 8
 	return node, err
 }

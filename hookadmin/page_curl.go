@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,7 +32,7 @@ var unsentHeaders = []string{
 // from file. A header that is not plain text is left out.
 func curlCommand(to, file string, headers map[string][]string, body []byte) string {
 	words := []string{"curl -X POST " + shellQuoted(to)}
-	for _, name := range sortedNames(headers) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		if slices.Contains(unsentHeaders, name) || !plainText(name) {
 			continue
 		}
@@ -52,15 +53,6 @@ func curlCommand(to, file string, headers map[string][]string, body []byte) stri
 		words = append(words, "--data-binary @"+shellQuoted(file))
 	}
 	return strings.Join(words, " \\\n  ")
-}
-
-func sortedNames(headers map[string][]string) []string {
-	names := make([]string, 0, len(headers))
-	for name := range headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // webhookURL returns the address that the provider of a source sends to.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // destinationsPage is the content of destinations.html.
@@ -67,14 +68,14 @@ func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationR
 
 // retryInWords describes a schedule: "20 attempts, from 10 s to 12 h apart".
 func retryInWords(r Retry) string {
-	first, last := boundName(seconds(r.FirstSeconds)), boundName(seconds(r.MaxSeconds))
+	first, last := say.BriefSeconds(r.FirstSeconds), say.BriefSeconds(r.MaxSeconds)
 	switch {
 	case r.Attempts <= 1:
 		return "1 attempt, no retry"
 	case r.Attempts == 2 || first == last:
-		return countOf(int64(r.Attempts), "attempt") + ", up to " + first + " apart"
+		return say.Count(r.Attempts, "attempt") + ", up to " + first + " apart"
 	}
-	return countOf(int64(r.Attempts), "attempt") + ", from " + first + " to " + last + " apart"
+	return say.Count(r.Attempts, "attempt") + ", from " + first + " to " + last + " apart"
 }
 
 // healthOf judges a destination, and says why.
@@ -85,13 +86,13 @@ func healthOf(d *destinationRow) (health, why string) {
 	case !d.Configured:
 		return "trouble", "It is not in the settings, so its messages wait."
 	case d.Circuit.Open:
-		return "open", countOf(int64(d.Circuit.Failures), "failure") + " in a row. It gets only probes."
+		return "open", say.Count(d.Circuit.Failures, "failure") + " in a row. It gets only probes."
 	case d.Pending == nil:
 		return "unknown", "The database did not answer."
 	case *d.Dead > 0:
-		return "watch", countOf(*d.Dead, "dead letter") + "."
+		return "watch", say.Count(*d.Dead, "dead letter") + "."
 	case d.Circuit.Failures > 0:
-		return "watch", "The last " + countOf(int64(d.Circuit.Failures), "attempt") + " failed."
+		return "watch", "The last " + say.Count(d.Circuit.Failures, "attempt") + " failed."
 	case *d.Pending+*d.Sending > 0 && d.Oldest.late() > time.Minute:
 		return "watch", "The oldest message is late."
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // eventPageQuery are the parameters of the page of one event; source and id only at /event.
@@ -199,7 +200,7 @@ func eventFacts(root string, d *EventDetail, now time.Time) []fact {
 	}
 	arrived := deliveries(d.Deliveries.Count)
 	if d.Deliveries.Count > 1 {
-		arrived += ", " + grouped(d.Deliveries.Count-1) + " absorbed"
+		arrived += ", " + say.Number(d.Deliveries.Count-1) + " absorbed"
 	}
 	facts = append(facts, fact{Name: "Arrived", Value: newText(arrived, 80)})
 	if d.Deliveries.OtherBodies > 0 {
@@ -209,8 +210,8 @@ func eventFacts(root string, d *EventDetail, now time.Time) []fact {
 		facts = append(facts, fact{Name: "Same body as", Value: newText(d.Deliveries.RepeatOf, 60), Href: eventLink(root, d.Source, d.Deliveries.RepeatOf)})
 	}
 	return append(facts,
-		fact{Name: "Attempts", Value: newText(grouped(int64(d.AttemptCount)), 20)},
-		fact{Name: "Generation", Value: newText(grouped(int64(d.Generation)), 20)},
+		fact{Name: "Attempts", Value: newText(say.Number(d.AttemptCount), 20)},
+		fact{Name: "Generation", Value: newText(say.Number(d.Generation), 20)},
 	)
 }
 
@@ -218,7 +219,7 @@ func deliveries(n int64) string {
 	if n == 1 {
 		return "1 delivery"
 	}
-	return grouped(n) + " deliveries"
+	return say.Number(n) + " deliveries"
 }
 
 func (c *eventPage) addBody(r *http.Request, found *driver.EventDetail, d *EventDetail) {
@@ -251,7 +252,7 @@ func (c *eventPage) addMessages(found *driver.EventDetail, d *EventDetail, now t
 	for i := range d.Attempts {
 		a := &d.Attempts[i]
 		row := tryRow{
-			Number: a.Number, Generation: a.Generation, Outcome: a.Outcome, At: moment{time.Time(a.At), now}, Took: brief(seconds(a.TookSeconds)), Error: newText(a.Error, 300),
+			Number: a.Number, Generation: a.Generation, Outcome: a.Outcome, At: moment{time.Time(a.At), now}, Took: say.BriefSeconds(a.TookSeconds), Error: newText(a.Error, 300),
 		}
 		if a.StatusCode != nil {
 			row.Status = *a.StatusCode
@@ -322,7 +323,7 @@ func messagesSent(n int) string {
 	if n == 1 {
 		return "1 message is sent"
 	}
-	return grouped(int64(n)) + " messages are sent"
+	return say.Number(n) + " messages are sent"
 }
 
 // downloadBody answers with the bytes of a body. The type is one that a browser only stores.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // deliveryRow is a delivery of an event.
@@ -39,7 +40,7 @@ func deliveryRows(recent []driver.Delivery, first, now time.Time) []deliveryRow 
 	rows := make([]deliveryRow, 0, len(recent))
 	for i := range recent {
 		d := &recent[i]
-		rows = append(rows, deliveryRow{moment{d.At, now}, "+" + brief(d.At.Sub(first)), newText(d.Remote, 60), newText(d.Gateway, 60), d.SameBody})
+		rows = append(rows, deliveryRow{moment{d.At, now}, "+" + say.Brief(d.At.Sub(first)), newText(d.Remote, 60), newText(d.Gateway, 60), d.SameBody})
 	}
 	return rows
 }

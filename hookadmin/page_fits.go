@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -90,7 +91,7 @@ func idLocations(body []byte, headers map[string][]string) [][2]string {
 			})
 		}
 	}
-	for _, name := range sortedNames(headers) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		plain := strings.TrimPrefix(plainName(name), "x")
 		rank := slices.IndexFunc(idNames, func(id string) bool { return id != "key" && strings.HasSuffix(plain, id) })
 		if rank >= 0 && len(headers[name]) == 1 {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // maxForm bounds the form of an action, in bytes: a page of ids.
@@ -250,7 +251,7 @@ func (h *handler) newUndoBox(r *http.Request, now time.Time) *undoBox {
 	if h.access != FullAccess || !h.unseal(r, undoCookie, &u) {
 		return nil
 	}
-	return &undoBox{rootFrom(r.URL.EscapedPath()), h.newForm(r), u.Operation, countOf(int64(u.Count), "dead letter") + " discarded", moment{u.At, now}}
+	return &undoBox{rootFrom(r.URL.EscapedPath()), h.newForm(r), u.Operation, say.Count(u.Count, "dead letter") + " discarded", moment{u.At, now}}
 }
 
 // done ends an action: the browser gets the page at to, a path without the first slash, with the

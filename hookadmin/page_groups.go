@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // groupsShown is how many groups of dead letters a page shows.
@@ -61,7 +62,7 @@ func (h *handler) groupsFor(r *http.Request, l *listPage, now time.Time) *letter
 
 func (l *listPage) groupRow(g *driver.ErrorGroup, most int, now time.Time) groupRow {
 	row := groupRow{
-		Count: grouped(int64(g.Count)), Bar: max(1, 100*g.Count/max(most, 1)), First: moment{g.FirstAt, now}, Last: moment{g.LastAt, now},
+		Count: say.Number(g.Count), Bar: max(1, 100*g.Count/max(most, 1)), First: moment{g.FirstAt, now}, Last: moment{g.LastAt, now},
 		Sample: newText(g.Sample, 200), Events: g.Destination == "", Fields: []formField{{Name: "signature", Value: g.Signature}},
 	}
 	if g.More {

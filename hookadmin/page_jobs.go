@@ -12,6 +12,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 var jobPageParameters = append(slices.Clone(jobParameters), "refresh")
@@ -116,7 +117,7 @@ func newJobView(root string, j *Job, now time.Time) jobView {
 	v := jobView{
 		ID: j.ID, Href: root + "jobs/" + url.PathEscape(j.ID), State: j.State, Action: j.Action,
 		Title:  map[string]string{driver.JobReplay: "Replay", driver.JobDiscard: "Discard", driver.JobUndo: "Undo a discard"}[j.Action],
-		Oldest: moment{time.Time(j.Oldest), now}, Newest: moment{time.Time(j.Newest), now}, Done: grouped(j.Done), Skipped: grouped(j.Skipped), Failed: grouped(j.Failed),
+		Oldest: moment{time.Time(j.Oldest), now}, Newest: moment{time.Time(j.Newest), now}, Done: say.Number(j.Done), Skipped: say.Number(j.Skipped), Failed: say.Number(j.Failed),
 		Error: newText(j.LastError, 300), Owner: newText(j.Owner, 60), Created: moment{time.Time(j.CreatedAt), now},
 		Started: moment{time.Time(j.StartedAt), now}, Finished: moment{time.Time(j.FinishedAt), now},
 	}
@@ -139,7 +140,7 @@ func newJobView(root string, j *Job, now time.Time) jobView {
 	}
 	for _, name := range []string{"ids", "message_ids"} {
 		if ids, ok := j.Filter[name].([]any); ok {
-			v.Selection = append(v.Selection, chip{Name: name, Value: grouped(int64(len(ids))), Remove: root + page})
+			v.Selection = append(v.Selection, chip{Name: name, Value: say.Number(len(ids)), Remove: root + page})
 		}
 	}
 	for _, name := range j.Destinations {
@@ -152,12 +153,12 @@ func newJobView(root string, j *Job, now time.Time) jobView {
 }
 
 func (v *jobView) addPlan(j *Job) {
-	v.Count = grouped(j.Count)
+	v.Count = say.Number(j.Count)
 	if j.More {
 		v.Count += "+"
 	}
 	if j.Count > manyRows {
-		v.Typed = grouped(j.Count)
+		v.Typed = say.Number(j.Count)
 	}
 	if j.Count > 0 {
 		v.Percent = int(min(100, 100*(j.Done+j.Skipped+j.Failed)/j.Count))

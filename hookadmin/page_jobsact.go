@@ -9,6 +9,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // actPlan plans a job for all dead letters that a page lists, and leads to its page, which asks.
@@ -108,10 +109,10 @@ func (h *handler) countRefused(ctx context.Context, id, typed string) string {
 		return "" // the change tells
 	}
 	job := NewJob(found)
-	if job.Count <= manyRows || typedCount(typed) == typedCount(grouped(job.Count)) {
+	if job.Count <= manyRows || typedCount(typed) == typedCount(say.Number(job.Count)) {
 		return ""
 	}
-	return "Nothing was started: type " + grouped(job.Count) + ", the number of dead letters, to start."
+	return "Nothing was started: type " + say.Number(job.Count) + ", the number of dead letters, to start."
 }
 
 // actUndo undoes a discard.
@@ -139,9 +140,9 @@ func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
 }
 
 func undoneText(undone *hookonce.Undone) string {
-	text := "Undone: " + countOf(int64(undone.Undone), "dead letter") + " back."
+	text := "Undone: " + say.Count(undone.Undone, "dead letter") + " back."
 	if undone.Skipped > 0 {
-		text += " " + grouped(int64(undone.Skipped)) + " left alone: replayed, discarded again or removed since."
+		text += " " + say.Number(undone.Skipped) + " left alone: replayed, discarded again or removed since."
 	}
 	return text
 }

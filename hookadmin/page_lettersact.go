@@ -9,6 +9,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // confirmPage is the content of confirm.html: the plan of an action that was not carried out yet.
@@ -61,7 +62,7 @@ func (h *handler) planReplay(w http.ResponseWriter, r *http.Request, values url.
 	letters := values["letter"]
 	content := &confirmPage{
 		Root: rootFrom(r.URL.EscapedPath()), Form: h.newForm(r), Letters: letters, Back: values.Get("back"), BackTo: back,
-		Plan: countOf(int64(len(letters)), "dead letter") + " will be due again, under the same ids, with full attempts.",
+		Plan: say.Count(len(letters), "dead letter") + " will be due again, under the same ids, with full attempts.",
 	}
 	for _, letter := range letters {
 		kind, name, _ := strings.Cut(letter, "/")
@@ -103,13 +104,13 @@ func (h *handler) workOnLetters(
 		if err != nil {
 			text := h.failedText(r, nil, "working on dead letters", err)
 			if sum.Done > 0 {
-				text = fmt.Sprintf("%s %s, then it failed. %s", countOf(int64(sum.Done), "dead letter"), done, text)
+				text = fmt.Sprintf("%s %s, then it failed. %s", say.Count(sum.Done, "dead letter"), done, text)
 			}
 			h.undone(w, r, back, text)
 			return
 		}
 	}
-	text := countOf(int64(sum.Done), "dead letter") + " " + done + "."
+	text := say.Count(sum.Done, "dead letter") + " " + done + "."
 	if sum.Passed > 0 {
 		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", sum.Passed)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // overviewPage is the content of overview.html.
@@ -229,20 +230,20 @@ func story(deliveries, attempts []driver.Point, sends bool, now time.Time) strin
 	if all == 0 {
 		return "No deliveries in the last 24 hours."
 	}
-	parts := []string{countWord(all, "delivery", "deliveries"), grouped(sumOf(deliveries, "ok")) + " new"}
+	parts := []string{countWord(all, "delivery", "deliveries"), say.Number(sumOf(deliveries, "ok")) + " new"}
 	if n := sumOf(deliveries, "duplicate"); n > 0 {
 		parts[1] += " (" + countWord(n, "duplicate", "duplicates") + " absorbed)"
 	}
 	if sends {
-		sent := grouped(sumOf(attempts, "sent")) + " sent"
+		sent := say.Number(sumOf(attempts, "sent")) + " sent"
 		if died := sumOf(attempts, "dead"); died > 0 {
-			sent += " · " + grouped(died) + " died"
+			sent += " · " + say.Number(died) + " died"
 		}
 		parts = append(parts, sent)
 	}
 	text := strings.Join(parts, " → ")
 	if refused := sumOf(deliveries, "refused"); refused > 0 {
-		text += " · " + grouped(refused) + " refused"
+		text += " · " + say.Number(refused) + " refused"
 	}
 	return text + ", since " + driver.ByHour.Start(now.Add(-23*time.Hour)).Format("Monday 15:04 UTC") + "."
 }
@@ -262,7 +263,7 @@ func countWord(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return grouped(n) + " " + many
+	return say.Number(n) + " " + many
 }
 
 func sentShare(points []driver.Point) string {

@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 var refusedPageParameters = []string{"source", "reason", "remote", "id", "since", "until", "tz", "limit", "cursor", "refresh"}
@@ -123,7 +125,7 @@ func newSample(raw []byte, size int64) *bodyView {
 
 func headerRows(byName map[string][]string) []headerRow {
 	var rows []headerRow
-	for _, name := range sortedNames(byName) {
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		for _, value := range byName[name] {
 			rows = append(rows, headerRow{visible(name), newText(value, 200)})
 		}
@@ -183,7 +185,7 @@ func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest
 			return nil, err
 		}
 		if wrong >= fewRefusals && right == 0 {
-			all = append(all, wrongSecret{s.Name, specOf(s.Provider).Title, countOf(wrong, "request")})
+			all = append(all, wrongSecret{s.Name, specOf(s.Provider).Title, say.Count(wrong, "request")})
 		}
 	}
 	return all, nil

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -249,7 +250,7 @@ func (h *handler) sourceFigures(ctx context.Context, row *sourceRow, span *spanC
 	}}
 	for _, reason := range hookonce.RefusalReasons() {
 		if n := sumOf(series[1], reason); n > 0 {
-			all.Refusals = append(all.Refusals, reasonCount{reason, grouped(n)})
+			all.Refusals = append(all.Refusals, reasonCount{reason, say.Number(n)})
 		}
 	}
 	return all, nil

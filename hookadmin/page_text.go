@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -60,18 +61,7 @@ func (t text) Cut() bool { return t.Short != t.Full }
 // newText returns s for a place that has room for so many characters.
 func newText(s string, room int) text {
 	full := visible(s)
-	return text{shorten(full, room), full}
-}
-
-// shorten returns at most the first room characters of s, with … for the rest.
-func shorten(s string, room int) string {
-	n := 0
-	for i := range s {
-		if n++; n == room && utf8.RuneCountInString(s[i:]) > 1 {
-			return s[:i] + "…"
-		}
-	}
-	return s
+	return text{say.Short(full, room), full}
 }
 
 // newID returns an id for a place that has room for 28 characters. The middle of a longer one is left
@@ -89,7 +79,7 @@ func newID(s string) text {
 func sizeInWords(n int64) string {
 	switch {
 	case n < 10<<10:
-		return countOf(n, "byte")
+		return say.Count(n, "byte")
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}

@@ -47,19 +47,6 @@ func FuzzVisible(f *testing.F) {
 	})
 }
 
-func TestShorten(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		give string
-		room int
-		want string
-	}{{"abc", 3, "abc"}, {"abcd", 3, "ab…"}, {"äöü", 3, "äöü"}, {"äöüß", 3, "äö…"}, {"", 3, ""}} {
-		if got := shorten(tt.give, tt.room); got != tt.want {
-			t.Errorf("shorten(%q, %d) = %q, want %q", tt.give, tt.room, got, tt.want)
-		}
-	}
-}
-
 func TestLongIDsKeepTheirEnds(t *testing.T) {
 	t.Parallel()
 	for give, want := range map[string]string{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // maxMoments bounds the moments of a timeline: the oldest and the newest of a longer one are shown.
@@ -68,7 +69,7 @@ func newTimeline(d *EventDetail, recent []driver.Delivery, now time.Time) *timel
 	for i := range t.Moments {
 		m := &t.Moments[i]
 		m.At.now = now
-		m.After = "+" + brief(m.At.at.Sub(first))
+		m.After = "+" + say.Brief(m.At.at.Sub(first))
 	}
 	t.Chart = newTimelineChart(t.Moments, now)
 	return t
@@ -101,7 +102,7 @@ func (t *timeline) addDeliveries(d *EventDetail, recent []driver.Delivery) {
 	}
 	// The newest ones are counted before they are kept one by one. LastAt may be the time of the count.
 	if d.Deliveries.Count > max(1, int64(len(recent))) && (len(recent) == 0 || recent[0].At.Before(time.Time(d.Deliveries.LastAt))) {
-		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+grouped(d.Deliveries.Count)+" deliveries", "")
+		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+say.Number(d.Deliveries.Count)+" deliveries", "")
 	}
 }
 
@@ -134,7 +135,7 @@ func (t *timeline) addAttempt(d *EventDetail, a *Attempt) {
 		what += fmt.Sprintf(": %d", *a.StatusCode)
 	}
 	if a.TookSeconds > 0 {
-		what += " after " + brief(seconds(a.TookSeconds))
+		what += " after " + say.BriefSeconds(a.TookSeconds)
 	}
 	lane := "handler"
 	if a.MessageID != "" {
@@ -149,23 +150,6 @@ func (t *timeline) addAttempt(d *EventDetail, a *Attempt) {
 }
 
 func laneOf(m *Message) string { return "→ " + visible(m.Destination) }
-
-// brief returns d in one unit: "12 ms", "3.4 s", "5 min", "2 h", "3 d".
-func brief(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return "0 ms"
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return strings.Replace(fmt.Sprintf("%.1f s", d.Seconds()), ".0 s", " s", 1)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d d", d/(24*time.Hour))
-}
 
 // timelineChart is the drawing: one lane for deliveries, for the event and for each destination,
 // with the time since the first moment on a logarithmic axis. X is in percent of the axis and Y in pixels,
@@ -241,14 +225,14 @@ func newTimelineChart(moments []happening, now time.Time) *timelineChart {
 		10 * time.Minute, time.Hour, 10 * time.Hour, 48 * time.Hour, 10 * 24 * time.Hour, 100 * 24 * time.Hour,
 	} {
 		if float64(d.Milliseconds()) <= span {
-			c.Ticks = append(c.Ticks, chartTick{x(first.Add(d)), c.Bottom, "+" + brief(d), len(c.Ticks)%2 == 1})
+			c.Ticks = append(c.Ticks, chartTick{x(first.Add(d)), c.Bottom, "+" + say.Brief(d), len(c.Ticks)%2 == 1})
 		}
 	}
 	if now.Before(last) {
 		c.Now = &chartTick{X: x(now), Y: c.Bottom, Name: "now"}
 	}
 	c.Description = fmt.Sprintf("%s within %s, in %s. The table below has the same.",
-		countOf(int64(len(moments)), "moment"), brief(last.Sub(first)), countOf(int64(len(lanes)), "lane"))
+		say.Count(len(moments), "moment"), say.Brief(last.Sub(first)), say.Count(len(lanes), "lane"))
 	return c
 }
 

@@ -4,12 +4,13 @@ import (
 	"html/template"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // pieces are the functions of templates.
 var pieces = template.FuncMap{
 	"badge":   badgeOf,
-	"grouped": grouped,
+	"grouped": say.Number[int64],
 	"count":   counted,
 	"firstEvent": func(command string) *empty {
 		return &empty{Title: "No deliveries yet.", Text: "Send a first event to this gateway:", Command: command}
@@ -28,9 +29,9 @@ var pieces = template.FuncMap{
 // counted words a number that counting may have cut off.
 func counted(n *int64) string {
 	if *n >= driver.CountLimit {
-		return grouped(*n) + "+"
+		return say.Number(*n) + "+"
 	}
-	return grouped(*n)
+	return say.Number(*n)
 }
 
 // badge is a state as pages show it: an icon, a word and a colour, so that none is needed

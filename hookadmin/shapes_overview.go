@@ -9,6 +9,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // Health is the answer of GET /healthz and /readyz.
@@ -339,9 +340,9 @@ func newStats(s *driver.Stats) *Stats {
 // shown returns a number as pages show it.
 func (s *Stats) shown(key string, n int64) string {
 	if slices.Contains(s.More, key) {
-		return grouped(n) + "+"
+		return say.Number(n) + "+"
 	}
-	return grouped(n)
+	return say.Number(n)
 }
 
 // notNull returns list as a list that is [] in JSON if empty, not null.

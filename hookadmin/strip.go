@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // strip shows how a destination did over time, as status pages do, or how many there were. The server
@@ -51,11 +52,11 @@ func attemptsStrip(f *driver.SeriesFilter, points []driver.Point) strip {
 			cell.Tone, cell.Height = "bad", stripHeight
 		}
 		cell.Y = stripHeight - cell.Height
-		cell.About = fmt.Sprintf("%s: %s sent, %s failed", times[first].Format("2006-01-02 15:04 UTC"), grouped(good), grouped(bad))
+		cell.About = fmt.Sprintf("%s: %s sent, %s failed", times[first].Format("2006-01-02 15:04 UTC"), say.Number(good), say.Number(bad))
 		s.Cells = append(s.Cells, cell)
 	}
 	s.Width = 4 * len(s.Cells)
-	s.Label = fmt.Sprintf("%s sent, %s failed", countOf(allSent, "attempt"), grouped(allFailed))
+	s.Label = fmt.Sprintf("%s sent, %s failed", say.Count(allSent, "attempt"), say.Number(allFailed))
 	return s
 }
 

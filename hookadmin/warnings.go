@@ -2,10 +2,10 @@ package hookadmin
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -60,7 +60,7 @@ func warningsOfSources(sources []Source) []warning {
 				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the retry period of %s (%s): a late retry takes effect again.",
 					s.Name, inWords(seconds(s.DedupeWindowSeconds)), specOf(provider.Name(s.Provider)).Title, retries),
 				Advice:  fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
-				Command: "dedupe_window: " + inSettings(seconds(s.ProviderRetriesSeconds)),
+				Command: "dedupe_window: " + say.Setting(seconds(s.ProviderRetriesSeconds)),
 			})
 		}
 	}
@@ -82,7 +82,7 @@ func warningsOfDestinations(destinations []Destination) []warning {
 			all = append(all, warning{
 				Kind: "Circuit open",
 				Text: fmt.Sprintf("The destination %s failed %s in a row. Since %s it gets only probes.",
-					d.Name, countOf(int64(d.Circuit.Failures), "time"), time.Time(d.Circuit.Since).UTC().Format("2006-01-02 15:04:05 UTC")),
+					d.Name, say.Count(d.Circuit.Failures, "time"), time.Time(d.Circuit.Since).UTC().Format("2006-01-02 15:04:05 UTC")),
 				Advice: "Its page has the errors, and retries at once.", Command: "hookonce doctor",
 			})
 		}
@@ -90,24 +90,9 @@ func warningsOfDestinations(destinations []Destination) []warning {
 	return all
 }
 
-// inSettings returns a duration as it is written in the settings: "3d", "4h".
-func inSettings(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
-	}
-	text := d.String()
-	for _, zero := range []string{"0s", "0m"} {
-		if rest := strings.TrimSuffix(text, zero); rest != text && strings.HasSuffix(rest, map[string]string{"0s": "m", "0m": "h"}[zero]) {
-			text = rest
-		}
-	}
-	return text
-}
-
 func waiting(messages int64) string {
 	if messages == 1 {
 		return "1 message waits"
 	}
-	return grouped(messages) + " messages wait"
+	return say.Number(messages) + " messages wait"
 }

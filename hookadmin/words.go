@@ -1,9 +1,10 @@
 package hookadmin
 
 import (
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // units are the units of durations on pages, longest first.
@@ -19,7 +20,7 @@ func inWords(d time.Duration) string {
 	var words []string
 	for _, u := range units {
 		if n := d / u.length; n > 0 {
-			words = append(words, countOf(int64(n), u.name))
+			words = append(words, say.Count(int64(n), u.name))
 			d %= u.length
 		}
 	}
@@ -31,22 +32,6 @@ func inWords(d time.Duration) string {
 
 // seconds converts a duration in a shape of the API.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-func countOf(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return grouped(n) + " " + thing + "s"
-}
-
-// grouped returns n with separators: 1,234,567.
-func grouped(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
 
 // moment is a time on a page that was made at now. The zero value is no time.
 type moment struct{ at, now time.Time }
@@ -72,9 +57,9 @@ func (m moment) Relative() string {
 		switch {
 		case n < 1 || u.length < time.Second:
 		case ago:
-			return countOf(int64(n), u.name) + " ago"
+			return say.Count(int64(n), u.name) + " ago"
 		default:
-			return "in " + countOf(int64(n), u.name)
+			return "in " + say.Count(int64(n), u.name)
 		}
 	}
 	return "now"

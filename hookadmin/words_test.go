@@ -26,11 +26,6 @@ func TestWords(t *testing.T) {
 			t.Errorf("%+v is %q, want %q", r, got, want)
 		}
 	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1000: "-1,000", -999: "-999"} {
-		if got := hookadmin.Grouped(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
 	for d, want := range map[time.Duration]string{
 		0: "now", 999 * time.Millisecond: "now", -999 * time.Millisecond: "now", time.Second: "1 second ago", -time.Minute: "in 1 minute",
 		59 * time.Minute: "59 minutes ago", 47 * time.Hour: "1 day ago", -49 * time.Hour: "in 2 days",

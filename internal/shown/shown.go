@@ -1,11 +1,13 @@
 // Package shown decides which characters of a text from outside may be shown as they are. Every output
-// for people asks it: tables, logs, JSON, CSV, pages, and commands to copy.
+// for people asks it: tables, errors, logs, JSON, CSV, pages, and commands to copy.
 package shown
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -20,6 +22,48 @@ func Hidden(c rune) bool {
 
 // Unprintable reports whether a terminal must not get c: Hidden, or a space that looks like another one.
 func Unprintable(c rune) bool { return Hidden(c) || !unicode.IsPrint(c) }
+
+// Escape returns s with the escapes of Go for unprintable characters and for bytes that are not UTF-8, so
+// that it controls no terminal. Senders choose event ids and types.
+func Escape(s string) string { return EscapeStart(s, math.MaxInt) }
+
+// EscapeStart is Escape for the beginning of s: at most limit bytes, with no part of an escape.
+func EscapeStart(s string, limit int) string {
+	if len(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, Unprintable) {
+		return s
+	}
+	var out []byte
+	for len(s) > 0 {
+		c, size := utf8.DecodeRuneInString(s)
+		end := len(out)
+		switch {
+		case c == utf8.RuneError && size == 1:
+			out = fmt.Appendf(out, `\x%02x`, s[0])
+		case Unprintable(c):
+			quoted := strconv.QuoteRuneToASCII(c)
+			out = append(out, quoted[1:len(quoted)-1]...)
+		default:
+			out = append(out, s[:size]...)
+		}
+		if len(out) > limit {
+			return string(out[:end])
+		}
+		s = s[size:]
+	}
+	return string(out)
+}
+
+// EscapeLines is Escape for a text of several lines: line feeds and tabs stay.
+func EscapeLines(s string) string {
+	var b strings.Builder
+	for line := range strings.SplitAfterSeq(s, "\n") {
+		for cell := range strings.SplitAfterSeq(line, "\t") {
+			text := strings.TrimRight(cell, "\n\t")
+			b.WriteString(Escape(text) + cell[len(text):])
+		}
+	}
+	return b.String()
+}
 
 // JSON returns an encoded JSON value with escapes for hidden characters. It is the same value.
 func JSON(raw []byte) []byte {
