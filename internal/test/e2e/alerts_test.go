@@ -16,7 +16,7 @@ import (
 // The files for Prometheus, and the pages about them.
 const (
 	deployedRules = "../../../deploy/prometheus/"
-	alertsPage    = "../../../docs/alerts.md"
+	alertsPage    = "../../../docs/observability.md"
 )
 
 // needPrometheus makes sure that Prometheus and promtool are installed.
@@ -47,8 +47,8 @@ func TestAlerts(t *testing.T) {
 
 var (
 	alertName = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
-	alertLink = regexp.MustCompile(`(?m)^ +runbook_url: \S+/docs/alerts\.md#(\w+)$`)
-	section   = regexp.MustCompile(`(?m)^## (Hookonce\w+)$`)
+	alertLink = regexp.MustCompile(`(?m)^ +runbook_url: \S+/docs/observability\.md#(\w+)$`)
+	section   = regexp.MustCompile(`(?m)^### (Hookonce\w+)$`)
 )
 
 // Every alert has its test and its section, in the same order, and links to it.
@@ -60,7 +60,7 @@ func TestEveryAlertHasASection(t *testing.T) {
 		t.Fatal("no alert was found")
 	}
 	if diff := cmp.Diff(alerts, found(section, page)); diff != "" {
-		t.Errorf("sections of docs/alerts.md (-alerts +sections):\n%s", diff)
+		t.Errorf("sections of docs/observability.md (-alerts +sections):\n%s", diff)
 	}
 	var links []string
 	for _, alert := range alerts {

@@ -193,7 +193,7 @@ var stories = map[string]story{
 			`tag, err := tx.Exec(ctx, "INSERT INTO processed_events (event_id) VALUES ($1) ON CONFLICT DO NOTHING", ev.ID)`: {around: inHandler},
 		},
 	},
-	"docs/traces.md": {ready: letters},
+	"docs/observability.md": {ready: letters},
 	"examples/README.md": {
 		ready: shop,
 		steps: map[string]step{"deliver() {": {want: `(?s)"duplicate".*\S`}},

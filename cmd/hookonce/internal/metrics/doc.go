@@ -1,4 +1,4 @@
-// Package metrics keeps the metrics of a gateway and serves them to Prometheus. docs/metrics.md lists
+// Package metrics keeps the metrics of a gateway and serves them to Prometheus. docs/observability.md lists
 // them.
 //
 // Label values come from closed lists and from the settings, never from a request.

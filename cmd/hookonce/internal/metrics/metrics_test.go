@@ -245,11 +245,11 @@ func TestManyNames(t *testing.T) {
 
 var row = regexp.MustCompile("^\\| `(hookonce_[a-z_]+)` \\| ([a-z]+) \\| ([a-z, –]+) \\|")
 
-// The table of docs/metrics.md has every metric with its type and labels, and no other. All of them
+// The table of docs/observability.md has every metric with its type and labels, and no other. All of them
 // exist before the first delivery.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/metrics.md")
+	page, err := os.ReadFile("../../../../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestDocs(t *testing.T) {
 	}
 	for _, reason := range hookonce.RefusalReasons() {
 		if !bytes.Contains(page, []byte("`"+reason+"`")) {
-			t.Errorf("docs/metrics.md lacks the reason %s", reason)
+			t.Errorf("docs/observability.md lacks the reason %s", reason)
 		}
 	}
 }
