@@ -16,7 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-// rights has a user with the rights that docs/engines.md names, and two who have one of them each.
+// rights has a user with the rights that docs/destinations.md names, and two who have one of them each.
 const rights = `authorization: {users: [
 	{user: admin, password: canary}
 	{user: both, password: canary, permissions: {publish: "orders.created", subscribe: "_INBOX.>"}}
