@@ -4,15 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
@@ -21,27 +18,8 @@ import (
 // there is room, each event has one effect.
 func TestHandlersOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := func(dsn string) *sql.DB {
-		db, err := sql.Open("sqlite", dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close() })
-		db.SetMaxOpenConns(1)
-		return db
-	}
-	// SQLite treats a file of that size as full.
-	writer := open(writerDSN + "&_pragma=max_page_count(400)")
-	store := hooksql.NewSQLite(writer, open(readerDSN))
-	t.Cleanup(func() { store.Close() })
-	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
-		t.Fatal(err)
-	}
-	other := open(writerDSN + "&_pragma=max_page_count(400)")
+	store, open := onSmallDisk(t)
+	other := open()
 	for _, text := range []string{
 		`CREATE TABLE effects (name TEXT NOT NULL)`, `CREATE TABLE filler (bytes BLOB)`, `CREATE TABLE marks (bytes BLOB)`,
 		`CREATE TRIGGER marked AFTER UPDATE OF state ON hookonce_event_state WHEN NEW.state = 2 BEGIN

@@ -18,8 +18,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
-func TestReadyOnAFullDisk(t *testing.T) {
-	t.Parallel()
+// onSmallDisk returns a store in a file that SQLite treats as full at 400 pages, and a function that opens the file again.
+func onSmallDisk(t *testing.T) (*hooksql.Store, func() *sql.DB) {
+	t.Helper()
 	writerDSN, readerDSN, err := hooksql.SQLiteDSN(filepath.Join(t.TempDir(), "hookonce.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,12 +34,18 @@ func TestReadyOnAFullDisk(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		return db
 	}
-	// SQLite treats a file of that size as full.
-	store := hooksql.NewSQLite(open(writerDSN+"&_pragma=max_page_count(400)"), open(readerDSN))
+	writerDSN += "&_pragma=max_page_count(400)"
+	store := hooksql.NewSQLite(open(writerDSN), open(readerDSN))
 	t.Cleanup(func() { store.Close() })
 	if _, err := hookmigrate.Up(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
+	return store, func() *sql.DB { return open(writerDSN) }
+}
+
+func TestReadyOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	store, open := onSmallDisk(t)
 	in := newEngine(t, store, nil)
 	large := `{"a":"` + strings.Repeat("x", 20_000) + `"}`
 	for i, failed := 0, 0; failed < 5; i++ {
@@ -56,7 +63,7 @@ func TestReadyOnAFullDisk(t *testing.T) {
 		t.Errorf("Ready: got the error %v, want %v", err, driver.ErrUnavailable)
 	}
 	// Without a delivery, as behind a load balancer.
-	if _, err := open(writerDSN).ExecContext(t.Context(), `DELETE FROM hookonce_event; DELETE FROM hookonce_body_seen`); err != nil {
+	if _, err := open().ExecContext(t.Context(), `DELETE FROM hookonce_event; DELETE FROM hookonce_body_seen`); err != nil {
 		t.Fatal(err)
 	}
 	eventually.True(t, "the engine is ready", func() bool { return in.Ready(t.Context()) == nil })
