@@ -116,7 +116,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
-			"internal/shown", "internal/spelling",
+			"internal/say", "internal/shown", "internal/spelling",
 			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},

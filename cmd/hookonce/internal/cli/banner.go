@@ -43,10 +43,10 @@ func (p *program) printBanner(b *banner, logs *logFlags) {
 // destinations. The command to try is one line, unless folds is set.
 func (b *banner) text(width int, folds, colours bool) string {
 	sources := b.settings.Engine.Sources
-	shown := sources[:min(len(sources), maxBannerSources)]
+	listed := sources[:min(len(sources), maxBannerSources)]
 	labels := len("dashboard")
-	for i := range shown {
-		labels = max(labels, len(shown[i].Name))
+	for i := range listed {
+		labels = max(labels, len(listed[i].Name))
 	}
 	var out strings.Builder
 	line := func(label, value string) { fmt.Fprintf(&out, "  %-*s  %s\n", labels, label, value) }
@@ -54,9 +54,9 @@ func (b *banner) text(width int, folds, colours bool) string {
 	if len(sources) > 0 {
 		count = counted(len(sources), "source")
 	}
-	fmt.Fprintf(&out, "hookonce %s · %s · %s\n", buildVersions().Version, printable(b.settings.DatabaseDisplay()), count)
-	for i := range shown {
-		s := &shown[i]
+	fmt.Fprintf(&out, "hookonce %s · %s · %s\n", buildVersions().Version, shown.Escape(b.settings.DatabaseDisplay()), count)
+	for i := range listed {
+		s := &listed[i]
 		post, target := "POST "+webhookURL(b.public, s.Name), " → "+takers(b.settings, s)
 		if labels+4+text.StringWidthWithoutEscSequences(post+target+"  UNSIGNED") > width {
 			target = "\n" + strings.Repeat(" ", labels+3) + target
@@ -66,7 +66,7 @@ func (b *banner) text(width int, folds, colours bool) string {
 		}
 		line(s.Name, post+target)
 	}
-	if more := len(sources) - len(shown); more > 0 {
+	if more := len(sources) - len(listed); more > 0 {
 		line("", fmt.Sprintf("and %d more: hookonce sources list", more))
 	}
 	line("dashboard", b.admin+"/")
@@ -89,7 +89,7 @@ func (b *banner) next() commandLine {
 	case len(sources) == 0 && b.settings.File == "":
 		return commandLine{"hookonce init, which writes settings with a source"}
 	case len(sources) == 0:
-		return commandLine{"add a source to " + printable(b.settings.File) + "; hookonce providers NAME prints one"}
+		return commandLine{"add a source to " + shown.Escape(b.settings.File) + "; hookonce providers NAME prints one"}
 	}
 	for i := range sources {
 		if command := sendCommand(b.settings, &sources[i], b.public); command != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/bench"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // benchFlags are the flags of bench.
@@ -105,13 +106,13 @@ func (p *program) checkBench(ctx context.Context, f *benchFlags) error {
 	if strings.HasPrefix(f.database, "sqlite:") || f.yes {
 		return nil
 	}
-	shown := (config.Settings{Database: f.database}).DatabaseDisplay()
-	fmt.Fprintf(p.stderr, "This would load %s for %d seconds, in a schema of its own that is dropped at the end.\n", printable(shown), f.seconds)
+	database := (config.Settings{Database: f.database}).DatabaseDisplay()
+	fmt.Fprintf(p.stderr, "This would load %s for %d seconds, in a schema of its own that is dropped at the end.\n", shown.Escape(database), f.seconds)
 	return p.ask(ctx, f.cmd, "load a database that others may use")
 }
 
 func (p *program) printBench(r *bench.Report) error {
-	fmt.Fprintf(p.stdout, "hookonce %s · %s · %s, %s\n", r.Version, printable(r.Database), r.Platform, counted(r.Cores, "core"))
+	fmt.Fprintf(p.stdout, "hookonce %s · %s · %s, %s\n", r.Version, shown.Escape(r.Database), r.Platform, counted(r.Cores, "core"))
 	t := newFacts(p.stdout, "MEASURED", "FIGURE", "MEDIAN", "P99", "BOUND BY")
 	for i := range r.Figures {
 		f := &r.Figures[i]

@@ -10,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // completeWithin bounds the time for a completion: the user waits for it while typing.
@@ -82,7 +83,7 @@ func (p *program) names(f *apiFlags, set func(*config.Settings) []string, ask fu
 	if gateway != nil && err == nil {
 		names = append(names, ask(ctx, gateway)...)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return name != printable(name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return name != shown.Escape(name) })
 	slices.Sort(names)
 	return slices.Compact(names)
 }

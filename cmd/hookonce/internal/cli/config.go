@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 func (p *program) configCommand() *cobra.Command {
@@ -37,7 +38,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 			file = args[0]
 		}
 		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
-		fmt.Fprint(p.stdout, printableLines(text))
+		fmt.Fprint(p.stdout, shown.EscapeLines(text))
 		switch {
 		case !ok:
 			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "fix the faults listed on the standard output"}

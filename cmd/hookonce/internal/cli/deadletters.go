@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // readDeadLetters reads the selection of dead letters from the command line.
@@ -127,7 +128,7 @@ func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, 
 	}
 	if err == nil && worked.RequestID != "" && worked.Done > 0 {
 		_, err = fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
-			int(driver.UndoTime.Minutes()), printable(word(worked.RequestID)))
+			int(driver.UndoTime.Minutes()), shown.Escape(word(worked.RequestID)))
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 func (p *program) destinationsCommand() *cobra.Command {
@@ -150,7 +151,7 @@ func (p *program) destinationChangeCommand(change *destinationChange) *cobra.Com
 			case asJSON:
 				return writeJSON(p.stdout, changed)
 			}
-			_, err = fmt.Fprintln(p.stdout, printable(line))
+			_, err = fmt.Fprintln(p.stdout, shown.Escape(line))
 			return err
 		})
 	}

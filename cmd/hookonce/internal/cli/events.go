@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 func (p *program) eventsCommand() *cobra.Command {
@@ -153,7 +154,7 @@ func printOtherBody(w io.Writer, o *hookadmin.OtherBody) error {
 	if o == nil {
 		return nil
 	}
-	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, printable(o.BodySHA256))
+	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, shown.Escape(o.BodySHA256))
 	return printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
 }
 
@@ -164,14 +165,14 @@ func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
 		var text string
 		switch {
 		case a.Response != nil:
-			text = printableLines(*a.Response)
+			text = shown.EscapeLines(*a.Response)
 		case a.ResponseBase64 != nil:
 			text = escaped("It", a.ResponseBase64)
 		default:
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, printable(a.MessageID),
-			printable(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
+		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, shown.Escape(a.MessageID),
+			shown.Escape(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
 			return err
 		}
 	}
@@ -261,6 +262,6 @@ func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string,
 		_, err := fmt.Fprintf(w, "\n%s\n", escaped("The body", raw))
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\n%s\n", printableLines(*body))
+	_, err := fmt.Fprintf(w, "\n%s\n", shown.EscapeLines(*body))
 	return err
 }

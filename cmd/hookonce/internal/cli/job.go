@@ -8,6 +8,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // runJob has the gateway run a job, and shows its progress on a terminal. When ctx ends, the job is
@@ -27,7 +28,7 @@ func (p *program) jobBar() (show func(*hookadmin.Job), end func()) {
 			return
 		}
 		if bar == nil {
-			fmt.Fprintf(p.stderr, "The gateway runs %s.\nCtrl-C cancels it; it goes on if this command is killed.\n", printable(job.ID))
+			fmt.Fprintf(p.stderr, "The gateway runs %s.\nCtrl-C cancels it; it goes on if this command is killed.\n", shown.Escape(job.ID))
 			bar = newBar(p.stderr, job, min(width-40, 40))
 		}
 		_ = bar.Set64(min(job.Done+job.Skipped+job.Failed, max(job.Count, 1))) // a bar that fails stops nothing

@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // list is a command that prints a page of a listing of the API.
@@ -89,10 +90,10 @@ func (p *program) printNext(next string, searched hookadmin.Time) error {
 		return nil
 	}
 	if !time.Time(searched).IsZero() {
-		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), printable(word(next)))
+		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), shown.Escape(word(next)))
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", printable(word(next)))
+	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", shown.Escape(word(next)))
 	return err
 }
 

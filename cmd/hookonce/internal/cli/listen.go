@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // listenFilters are the filters of listen.
@@ -218,7 +219,7 @@ func (l *listener) run(ctx context.Context, client *adminclient.Client, a *admin
 		}
 	}
 	a.Trouble = func(err error) {
-		fmt.Fprintf(l.notes, "Warning: %s; retrying\n", printableLines(err.Error()))
+		fmt.Fprintf(l.notes, "Warning: %s; retrying\n", shown.EscapeLines(err.Error()))
 	}
 	ended := make(chan error, 1)
 	go func() {
@@ -256,7 +257,7 @@ func (l *listener) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !l.noted[text] {
 		l.noted[text] = true
-		fmt.Fprintf(l.notes, "Note: %s\n", printable(text))
+		fmt.Fprintf(l.notes, "Note: %s\n", shown.Escape(text))
 	}
 }
 

@@ -209,7 +209,7 @@ func (l *listener) print(c *copied) error {
 	if l.flags.cmd.Flags().Changed("source") {
 		source = ""
 	}
-	_, err := io.WriteString(l.out, printable(fmt.Sprintf("%s %s%s %s → %s", time.Time(c.At).UTC().Format("15:04:05Z"), source,
+	_, err := io.WriteString(l.out, shown.Escape(fmt.Sprintf("%s %s%s %s → %s", time.Time(c.At).UTC().Format("15:04:05Z"), source,
 		c.EventID, orDash(c.Type), c.outcome()))+"\n")
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // press works on a key of listen.
@@ -28,7 +30,7 @@ func (l *listener) press(ctx context.Context, key rune) error {
 		err = l.save()
 	}
 	if err != nil && ctx.Err() == nil {
-		fmt.Fprintf(l.notes, "Error: %s\n", printable(err.Error()))
+		fmt.Fprintf(l.notes, "Error: %s\n", shown.Escape(err.Error()))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/internal/spelling"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -120,7 +121,7 @@ func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 	case r.Refused:
 		valid := &r.Checks[0]
 		return &app.Error{
-			Err:    fmt.Errorf("a valid event was not accepted: %s", printable(valid.Saw)),
+			Err:    fmt.Errorf("a valid event was not accepted: %s", shown.Escape(valid.Saw)),
 			Remedy: strings.ToLower(valid.Fix[:1]) + valid.Fix[1:],
 		}
 	case r.Failed > 0 && r.Effects != nil:
@@ -289,7 +290,7 @@ func (f *probeFlags) checkJUnit() error {
 
 // writeJUnit writes the report to a file, or nothing.
 func writeJUnit(path string, r *probe.Report, effects bool) error {
-	data, err := r.JUnit(effects, printable)
+	data, err := r.JUnit(effects, shown.Escape)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // probeMarks are the signs of the verdicts, and their colours on a terminal.
@@ -44,7 +45,7 @@ func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 			title, i = fmt.Sprintf("%d other checks", n), i+n-1
 		}
 		const before = 34 // columns: sign, title
-		saw := strings.Split(text.WrapSoft(printable(c.Saw), max(width-before, 20)), "\n")
+		saw := strings.Split(text.WrapSoft(shown.Escape(c.Saw), max(width-before, 20)), "\n")
 		fmt.Fprintf(p.stdout, " %s %-29s  %s\n", sign, title, strings.TrimSpace(saw[0]))
 		for _, line := range saw[1:] {
 			fmt.Fprintf(p.stdout, "%*s%s\n", before, "", strings.TrimSpace(line))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 func (p *program) eventsRedactCommand() *cobra.Command {
@@ -63,7 +64,7 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	}
 	_, err = fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
 	if redacted.Remains != "" && err == nil {
-		_, err = fmt.Fprintln(p.stdout, printable(redacted.Remains))
+		_, err = fmt.Fprintln(p.stdout, shown.Escape(redacted.Remains))
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // hinter is an error that says what to do about it.
@@ -20,11 +21,11 @@ type hinter interface{ Hint() string }
 // control the terminal is escaped. On a terminal, long lines are wrapped between words, except a command
 // for pasting.
 func (p *program) report(root *cobra.Command, err error) {
-	fmt.Fprintln(p.stderr, p.wrapped("Error: "+printableLines(packages.ReplaceAllString(err.Error(), "$1"))))
+	fmt.Fprintln(p.stderr, p.wrapped("Error: "+shown.EscapeLines(packages.ReplaceAllString(err.Error(), "$1"))))
 	if hint := p.sameTarget(root, hintFor(err)); hinted.MatchString(hint) {
-		fmt.Fprintln(p.stderr, "Try: "+printableLines(hint))
+		fmt.Fprintln(p.stderr, "Try: "+shown.EscapeLines(hint))
 	} else if hint != "" {
-		fmt.Fprintln(p.stderr, p.wrapped("Try: "+printableLines(hint)))
+		fmt.Fprintln(p.stderr, p.wrapped("Try: "+shown.EscapeLines(hint)))
 	}
 }
 

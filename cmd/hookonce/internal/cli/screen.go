@@ -9,6 +9,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // Keys other than characters.
@@ -148,7 +150,7 @@ func (s *screen) setStatus(status string) {
 // shown returns the status line as it fits the terminal. The last column stays free, so that the
 // terminal does not begin a new line.
 func (s *screen) shown() string {
-	line := snip(printable(s.status), max(s.width()-1, 1))
+	line := snip(shown.Escape(s.status), max(s.width()-1, 1))
 	if coloured() && line != "" {
 		line = text.Faint.Sprint(line)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/samples"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -250,11 +251,11 @@ func (p *program) describe(s *sending) error {
 	}
 	p.describeBody(s, req)
 	if len(unusable) > 0 && len(ids) > 0 {
-		fmt.Fprintf(p.stderr, "Note: %s of the request cannot be used: %s\n", counted(len(unusable), "event"), printable(unusable[0]))
+		fmt.Fprintf(p.stderr, "Note: %s of the request cannot be used: %s\n", counted(len(unusable), "event"), shown.Escape(unusable[0]))
 	}
 	switch {
 	case len(unusable) > 0 && len(ids) == 0:
-		fmt.Fprintf(p.stderr, "Note: no event can be read from the request: %s\n", printable(unusable[0]))
+		fmt.Fprintf(p.stderr, "Note: no event can be read from the request: %s\n", shown.Escape(unusable[0]))
 	case f.id != "" && s.body != nil && (len(ids) != 1 || ids[0] != f.id):
 		return f.usage("--id: --body holds the id, at %s: change it there", s.sender.Rules.ID)
 	case f.eventType != "" && s.body != nil && (len(types) != 1 || types[0] != f.eventType):
@@ -280,7 +281,7 @@ func (p *program) describeBody(s *sending, req *verify.Request) {
 	}
 	err := s.sender.Verifier.Verify(req, []verify.Key{s.key})
 	if err != nil && s.expected() == 2 {
-		fmt.Fprintf(p.stderr, "Note: a source refuses this body, which is sent as it is: %s\n", printable(err.Error()))
+		fmt.Fprintf(p.stderr, "Note: a source refuses this body, which is sent as it is: %s\n", shown.Escape(err.Error()))
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/samples"
 	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -119,7 +120,7 @@ func (p *program) defaultSample(s *sending) {
 		return
 	}
 	fmt.Fprintf(p.stderr, "Note: there is no sample of type %q, so the body holds little else; --sample names a realistic one\n",
-		printable(s.flags.eventType))
+		shown.Escape(s.flags.eventType))
 }
 
 // fits reports whether the sender's bodies have the form of a sample.

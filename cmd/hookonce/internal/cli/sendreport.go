@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // sendReport is the shape of --json.
@@ -116,7 +118,7 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 		times = fmt.Sprintf("answered in %s (median), %s (p99), %s (maximum)", seconds(l.Median/1000), seconds(l.P99/1000), seconds(l.Max/1000))
 	}
 	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s\n%s\n",
-		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(printable(r.FirstID)), times)
+		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(shown.Escape(r.FirstID)), times)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -140,7 +141,7 @@ func (p *program) printArmed(out *armed, asJSON bool) error {
 		return nil
 	}
 	fmt.Fprintln(p.stderr, "The secret arrived, and is in force:")
-	_, err := fmt.Fprintln(p.stdout, printable(*out.Secret))
+	_, err := fmt.Fprintln(p.stdout, shown.Escape(*out.Secret))
 	return err
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // columns is a table: rows under a heading, or rows of a name and its values. On a terminal it fits
@@ -37,7 +39,7 @@ func newFacts(w io.Writer, heading ...string) *columns {
 func (t *columns) row(cells ...string) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = printable(cell)
+		row[i] = shown.Escape(cell)
 	}
 	t.rows = append(t.rows, row)
 }

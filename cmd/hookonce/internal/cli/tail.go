@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // maxNewest bounds -n.
@@ -129,7 +130,7 @@ func (t *tail) follow(ctx context.Context, client *adminclient.Client) error {
 }
 
 func (t *tail) trouble(err error) {
-	fmt.Fprintf(t.notes, "Warning: %s; retrying\n", printableLines(err.Error()))
+	fmt.Fprintf(t.notes, "Warning: %s; retrying\n", shown.EscapeLines(err.Error()))
 }
 
 // begin shows the newest events, unless the filter selects only rows that are not events.

@@ -85,7 +85,7 @@ func (w *tailText) write(row *hookadmin.StreamRow) error {
 	}
 	w.line(&b, as.color, []string{
 		time.Time(row.At).UTC().Format("15:04:05Z"), as.symbol, orDash(where), orDash(row.Type), orDash(row.EventID), outcomeOf(row), tookOf(row),
-	}, printable(remarkOf(row)))
+	}, shown.Escape(remarkOf(row)))
 	_, err := io.WriteString(w.out, b.String())
 	return err
 }
@@ -96,7 +96,7 @@ func (w *tailText) write(row *hookadmin.StreamRow) error {
 func (w *tailText) line(b *strings.Builder, color string, row []string, reason string) {
 	cells := make([]string, len(row))
 	for i, cell := range row {
-		cells[i] = printable(cell)
+		cells[i] = shown.Escape(cell)
 		w.widths[i] = max(w.widths[i], text.StringWidthWithoutEscSequences(cells[i]))
 	}
 	widths, width, isTerminal := w.fit()

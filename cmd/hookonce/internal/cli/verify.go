@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -73,7 +74,7 @@ func (p *program) verify(f *verifyFlags) error {
 		return err
 	}
 	for _, param := range s.Verifier.Missing() {
-		fmt.Fprintf(p.stderr, "Note: --param %s is not given, so it is not compared: %s\n", param.Name, printable(param.About))
+		fmt.Fprintf(p.stderr, "Note: --param %s is not given, so it is not compared: %s\n", param.Name, shown.Escape(param.About))
 	}
 	v := verdict{Events: []verifiedEvent{}}
 	reason := unfit
@@ -173,7 +174,7 @@ func (p *program) verifiedEvents(s *sample.Sender, req *verify.Request) []verifi
 	}
 	events, unusable := readEvents(s, req)
 	for _, reason := range unusable {
-		fmt.Fprintf(p.stderr, "Note: an event cannot be used: %s\n", printable(reason))
+		fmt.Fprintf(p.stderr, "Note: an event cannot be used: %s\n", shown.Escape(reason))
 	}
 	out := []verifiedEvent{}
 	for i := range events {
@@ -191,7 +192,7 @@ func (p *program) printVerdict(v *verdict, asJSON bool) error {
 		return writeJSON(p.stdout, v)
 	}
 	if !v.Valid {
-		_, err := fmt.Fprintf(p.stdout, "not valid: %s\n", printable(v.Reason))
+		_, err := fmt.Fprintf(p.stdout, "not valid: %s\n", shown.Escape(v.Reason))
 		return err
 	}
 	fmt.Fprintln(p.stdout, "valid")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/settingfile"
 	"github.com/hookonce/hookonce/provider"
@@ -205,7 +206,7 @@ func (r *routeReader) retry(m mapping) hookonce.Retry {
 	case retry.Max == 0:
 		retry.Max = max(hookonce.DefaultMaxRetry, retry.First)
 	case retry.Max < retry.First:
-		r.fault(most, "max must not be shorter than first, which is %s", showDuration(retry.First))
+		r.fault(most, "max must not be shorter than first, which is %s", say.Setting(retry.First))
 	}
 	return retry
 }

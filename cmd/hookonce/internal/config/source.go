@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -146,7 +147,7 @@ func (r *sourceReader) ofProvider(s *hookonce.Source, n *node, m mapping, spec *
 	if scheme.Timestamp != nil {
 		if tolerance := cmp.Or(scheme.Timestamp.Tolerance, verify.DefaultTolerance); tolerance > window {
 			r.warn(n, "the tolerance of source %s (%s) is longer than its dedupe window (%s): a captured request can take effect twice",
-				s.Name, showDuration(tolerance), showDuration(window))
+				s.Name, say.Setting(tolerance), say.Setting(window))
 			r.warnings[len(r.warnings)-1].AtStart = true
 		}
 	}
@@ -242,13 +243,13 @@ func (r *sourceReader) event(s *hookonce.Source, n *node, spec *provider.Spec) p
 // checkWindow warns of a dedupe window that is shorter than the sender retries. The engine does not
 // apply the window for all sources if it is too short.
 func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider.Spec) {
-	switch retries := showDuration(spec.Retry.Window); {
+	switch retries := say.Setting(spec.Retry.Window); {
 	case s.DedupeWindow == 0 && r.windowNode != nil && r.window < spec.Retry.Window:
 		r.warn(r.windowNode, "the dedupe window (%s) is shorter than %s retries: source %s uses %s instead",
-			showDuration(r.window), spec.Name, s.Name, retries)
+			say.Setting(r.window), spec.Name, s.Name, retries)
 	case s.DedupeWindow != 0 && s.DedupeWindow < spec.Retry.Window:
 		r.warn(own, "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
-			s.Name, showDuration(s.DedupeWindow), spec.Name, retries)
+			s.Name, say.Setting(s.DedupeWindow), spec.Name, retries)
 		last := &r.warnings[len(r.warnings)-1]
 		last.AtStart, last.InStatus = true, true
 	}
@@ -256,7 +257,7 @@ func (r *sourceReader) checkWindow(s *hookonce.Source, own *node, spec *provider
 
 func (l *loader) warnOfRetention(n *node, retention, window time.Duration) {
 	l.warn(n, "a retention of %s is longer than the dedupe window of %s: bodies are removed with the identity, at the end of the window",
-		showDuration(retention), showDuration(window))
+		say.Setting(retention), say.Setting(window))
 }
 
 func (r *sourceReader) consume(s *hookonce.Source, n *node) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 const day = 24 * time.Hour
@@ -51,28 +52,13 @@ func (l *loader) duration(n *node, least, most time.Duration) time.Duration {
 		l.fault(n, "%s is not a duration; write it as 15s, 5m, 12h or 30d", n.shown())
 		return 0
 	case (d < least || d > most) && least == 1:
-		l.fault(n, "%s must be more than 0 and at most %s", n.shown(), showDuration(most))
+		l.fault(n, "%s must be more than 0 and at most %s", n.shown(), say.Setting(most))
 		return 0
 	case d < least || d > most:
-		l.fault(n, "%s must be from %s to %s", n.shown(), showDuration(least), showDuration(most))
+		l.fault(n, "%s must be from %s to %s", n.shown(), say.Setting(least), say.Setting(most))
 		return 0
 	}
 	return d
-}
-
-// showDuration writes d as in settings, without needless zeros.
-func showDuration(d time.Duration) string {
-	if d >= day && d%day == 0 {
-		return strconv.FormatInt(int64(d/day), 10) + "d"
-	}
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 var sizeUnits = []struct {

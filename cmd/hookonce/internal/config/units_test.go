@@ -23,17 +23,6 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-func TestShowDuration(t *testing.T) {
-	t.Parallel()
-	for d, want := range map[time.Duration]string{
-		0: "0s", time.Second: "1s", time.Minute: "1m", time.Hour: "1h", 90 * time.Minute: "1h30m", day: "1d", 36 * time.Hour: "36h", 61 * time.Second: "1m1s",
-	} {
-		if got := showDuration(d); got != want {
-			t.Errorf("%v = %s, want %s", d, got, want)
-		}
-	}
-}
-
 func TestParseSize(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
