@@ -117,12 +117,6 @@ var stories = map[string]story{
 	"docs/demo.md": {
 		steps: map[string]step{"hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"}},
 	},
-	"docs/listen.md": {
-		steps: map[string]step{
-			"hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe 3000/hooks": {left: "it follows a gateway until Ctrl-C; the tests of listen run it"},
-			"Connected. 14 stored, then live. Copies only: production state is untouched.":                {left: "the tests of listen hold its lines"},
-		},
-	},
 	"docs/deploying.md": {
 		ready: letters,
 		each:  true,
@@ -130,6 +124,15 @@ var stories = map[string]story{
 			"allow_unsafe: [fsync]": {around: withSource},
 			"tls: {cert: /etc/hookonce/tls.crt, key: /etc/hookonce/tls.key}": {around: withSource, before: certificate},
 			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]":                     {around: withSource},
+		},
+	},
+	"docs/developing.md": {
+		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
+		each:    true,
+		replace: []string{"http://127.0.0.1:3000/hooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret},
+		steps: map[string]step{
+			"hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe 3000/hooks": {left: "it follows a gateway until Ctrl-C; the tests of listen run it"},
+			"Connected. 14 stored, then live. Copies only: production state is untouched.":                {left: "the tests of listen hold its lines"},
 		},
 	},
 	"docs/destinations.md": {
@@ -175,11 +178,6 @@ var stories = map[string]story{
 			"✗ signed an hour ago             200, effects 1": {left: "internal/test/receivers holds the reports against the output"},
 			"✗ signed an hour ahead           200, effects 1": {left: "internal/test/receivers holds the reports against the output"},
 		},
-	},
-	"docs/send.md": {
-		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
-		each:    true,
-		replace: []string{"http://127.0.0.1:3000/hooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret},
 	},
 	"docs/settings.md": {
 		replace: []string{"gh=github:SECRET", "gh=github:" + secret},
