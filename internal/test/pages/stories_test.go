@@ -114,9 +114,6 @@ var stories = map[string]story{
 			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores": {left: "its figures differ from run to run; the tests of bench hold its form"},
 		},
 	},
-	"docs/demo.md": {
-		steps: map[string]step{"hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"}},
-	},
 	"docs/deploying.md": {
 		ready: letters,
 		each:  true,
@@ -143,6 +140,7 @@ var stories = map[string]story{
 	},
 	"docs/getting-started.md": {
 		steps: map[string]step{
+			"./hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"},
 			"hookonce v0.1.0 · sqlite:hookonce.db · 1 source": {left: "the tests of the banner hold it"},
 			"./hookonce events list":                          {want: `d1 .*running`},
 			"./hookonce events show github d1":                {want: `done`},
