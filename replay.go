@@ -136,7 +136,7 @@ type Worked struct {
 	// locked them, or a replay met driver.NoteTxEnded. An id without a dead letter counts as one.
 	Passed int
 	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
-	Next driver.MessageCursor
+	Next driver.Cursor
 }
 
 func (w *Worked) add(more *Worked) {
@@ -223,7 +223,7 @@ func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, wor
 		if err == nil && worked == (Worked{}) {
 			worked.Passed = 1
 		}
-		worked.Next = driver.MessageCursor{}
+		worked.Next = driver.Cursor{}
 		all.add(&worked)
 		if err != nil {
 			return all, err
@@ -237,12 +237,12 @@ func (d *DeadLetters) filters() []driver.MessageFilter {
 	var all []driver.MessageFilter
 	for _, id := range d.EventIDs {
 		one := d.Filter
-		one.EventID, one.After = id, driver.MessageCursor{}
+		one.EventID, one.After = id, driver.Cursor{}
 		all = append(all, one)
 	}
 	for _, id := range d.MessageIDs {
 		one := d.Filter
-		one.MessageID, one.After = id, driver.MessageCursor{}
+		one.MessageID, one.After = id, driver.Cursor{}
 		all = append(all, one)
 	}
 	return all

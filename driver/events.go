@@ -1,10 +1,6 @@
 package driver
 
-import (
-	"encoding/base64"
-	"encoding/binary"
-	"time"
-)
+import "time"
 
 // The states of an event.
 const (
@@ -176,55 +172,4 @@ type Attempt struct {
 	// attempt of a message and for the last one, until retention removes the body of the event.
 	Response     []byte
 	ResponseType string
-}
-
-// Cursor is a place in a listing that is sorted by (received at, key), newest first. The zero value
-// is before the first event.
-type Cursor struct {
-	ReceivedAt time.Time // precise to microseconds
-	Key        Key
-}
-
-// IsZero reports whether c is before the first event.
-func (c Cursor) IsZero() bool { return c.ReceivedAt.IsZero() }
-
-// String returns an opaque form for ParseCursor; "" for the zero value.
-func (c Cursor) String() string {
-	if c.IsZero() {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(c.bytes())
-}
-
-// cursorSize is the size of the result of bytes.
-const cursorSize = 8 + len(Key{})
-
-func (c Cursor) bytes() []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(c.ReceivedAt.UnixMicro())), c.Key[:]...)
-}
-
-// cursorOf reads the result of bytes. It refuses years that a database cannot store.
-func cursorOf(buf []byte) (Cursor, error) {
-	c := Cursor{ReceivedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC(), Key: Key(buf[8:])}
-	if year := c.ReceivedAt.Year(); year < 1 || year > 9999 {
-		return Cursor{}, errCursor
-	}
-	return c, nil
-}
-
-// ParseCursor reads the result of String.
-func ParseCursor(s string) (Cursor, error) {
-	if s == "" {
-		return Cursor{}, nil
-	}
-	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(buf) != cursorSize {
-		return Cursor{}, errCursor
-	}
-	c, err := cursorOf(buf)
-	// The decoder ignores line breaks, so accept only text that String would write.
-	if err != nil || c.String() != s {
-		return Cursor{}, errCursor
-	}
-	return c, nil
 }

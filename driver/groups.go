@@ -3,7 +3,6 @@ package driver
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"regexp"
 	"strings"
 	"time"
@@ -141,7 +140,7 @@ func (c GroupCursor) String() string {
 	if c.Events {
 		kind = "e"
 	}
-	return base64.RawURLEncoding.EncodeToString([]byte(kind + c.Name + "\x00" + c.Signature))
+	return cursorText([]byte(kind + c.Name + "\x00" + c.Signature))
 }
 
 // maxGroupCursor limits the result of GroupCursor.String, in bytes.
@@ -152,13 +151,13 @@ func ParseGroupCursor(s string) (GroupCursor, error) {
 	if s == "" {
 		return GroupCursor{}, nil
 	}
-	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	buf, err := cursorBytes(s)
 	if err != nil || len(s) > maxGroupCursor || !utf8.Valid(buf) || bytes.Count(buf, []byte{0}) != 1 || buf[0] != 'm' && buf[0] != 'e' {
 		return GroupCursor{}, errCursor
 	}
 	name, signature, _ := strings.Cut(string(buf[1:]), "\x00")
 	c := GroupCursor{Events: buf[0] == 'e', Name: name, Signature: signature}
-	if c.String() != s {
+	if c.IsZero() {
 		return GroupCursor{}, errCursor
 	}
 	return c, nil

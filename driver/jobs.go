@@ -1,14 +1,10 @@
 package driver
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 )
 
 // Jobs are bulk actions that are kept in the database, so that they go on after a restart. A job is
@@ -266,46 +262,11 @@ type Discarded struct {
 type JobFilter struct {
 	State string // one of JobStates
 	Limit int    // 1 to 200; 0 means 50
-	After JobCursor
+	After Cursor
 }
 
-// JobPage is one page of jobs, newest first.
+// JobPage is one page of jobs, newest first. Its Cursor holds CreatedAt and the id.
 type JobPage struct {
 	Jobs []Job
-	Next JobCursor // zero on the last page
-}
-
-// JobCursor is a place in a listing that is sorted by (created at, id), newest first, ids by their
-// bytes. The zero value is before the first job.
-type JobCursor struct {
-	CreatedAt time.Time // precise to microseconds
-	ID        string
-}
-
-// IsZero reports whether c is before the first job.
-func (c JobCursor) IsZero() bool { return c == JobCursor{} }
-
-// String returns an opaque form for ParseJobCursor; "" for the zero value.
-func (c JobCursor) String() string {
-	if c.IsZero() {
-		return ""
-	}
-	at := binary.BigEndian.AppendUint64(nil, uint64(c.CreatedAt.UnixMicro()))
-	return base64.RawURLEncoding.EncodeToString(append(at, c.ID...))
-}
-
-// ParseJobCursor reads the result of String.
-func ParseJobCursor(s string) (JobCursor, error) {
-	if s == "" {
-		return JobCursor{}, nil
-	}
-	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(buf) <= 8 || len(buf) > 8+MaxJobID || !utf8.Valid(buf[8:]) || bytes.IndexByte(buf[8:], 0) >= 0 {
-		return JobCursor{}, errCursor
-	}
-	c := JobCursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(buf))).UTC(), ID: string(buf[8:])}
-	if year := c.CreatedAt.Year(); year < 1 || year > 9999 || c.String() != s {
-		return JobCursor{}, errCursor
-	}
-	return c, nil
+	Next Cursor // zero on the last page
 }

@@ -1,12 +1,6 @@
 package driver
 
-import (
-	"bytes"
-	"encoding/base64"
-	"errors"
-	"time"
-	"unicode/utf8"
-)
+import "time"
 
 // MessageStates lists the states of a message. The index of each is its number in the
 // tables of both databases.
@@ -31,7 +25,7 @@ type MessageFilter struct {
 	Until       time.Time // the event was received before
 	Limit       int       // 1 to 200; 0 means 50
 	Scan        int       // like EventFilter.Scan
-	After       MessageCursor
+	After       Cursor
 }
 
 // ListedMessage is a message in a listing.
@@ -47,8 +41,8 @@ type ListedMessage struct {
 // MessagePage is one page of a listing of messages.
 type MessagePage struct {
 	Messages      []ListedMessage
-	Next          MessageCursor // zero on the last page
-	SearchedUntil time.Time     // like EventPage.SearchedUntil
+	Next          Cursor    // zero on the last page
+	SearchedUntil time.Time // like EventPage.SearchedUntil
 }
 
 // DeadLetter is an event or a message that is out of attempts or has failed for good.
@@ -73,53 +67,9 @@ type DeadLetter struct {
 // DeadLetterPage is one page of a listing of dead letters.
 type DeadLetterPage struct {
 	DeadLetters   []DeadLetter
-	Next          MessageCursor // zero on the last page
-	SearchedUntil time.Time     // like EventPage.SearchedUntil
+	Next          Cursor    // zero on the last page
+	SearchedUntil time.Time // like EventPage.SearchedUntil
 }
-
-// MessageCursor is a place in a listing that is sorted by (the event's received at, its key,
-// message id), each descending, ids by their bytes. The zero value is before the first message.
-type MessageCursor struct {
-	Event Cursor
-	ID    string // "" for an event that is dead itself
-}
-
-// IsZero reports whether c is before the first message.
-func (c MessageCursor) IsZero() bool { return c.Event.IsZero() }
-
-// String returns an opaque form for ParseMessageCursor; "" for the zero value.
-func (c MessageCursor) String() string {
-	if c.IsZero() {
-		return ""
-	}
-	return base64.RawURLEncoding.EncodeToString(append(c.Event.bytes(), c.ID...))
-}
-
-// maxCursorID limits the size of the id in a MessageCursor, in bytes.
-const maxCursorID = 255
-
-// ParseMessageCursor reads the result of String.
-func ParseMessageCursor(s string) (MessageCursor, error) {
-	if s == "" {
-		return MessageCursor{}, nil
-	}
-	buf, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(buf) < cursorSize || len(buf) > cursorSize+maxCursorID {
-		return MessageCursor{}, errCursor
-	}
-	// A database accepts neither as text.
-	if id := buf[cursorSize:]; !utf8.Valid(id) || bytes.IndexByte(id, 0) >= 0 {
-		return MessageCursor{}, errCursor
-	}
-	event, err := cursorOf(buf[:cursorSize])
-	c := MessageCursor{Event: event, ID: string(buf[cursorSize:])}
-	if err != nil || c.String() != s {
-		return MessageCursor{}, errCursor
-	}
-	return c, nil
-}
-
-var errCursor = errors.New("malformed cursor: pass the value of \"next\" unchanged")
 
 // QuarantineFilter selects quarantined requests. Zero fields select all.
 type QuarantineFilter struct {

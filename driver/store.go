@@ -114,10 +114,10 @@ type Store interface {
 	// a message that is being sent, ErrSent, ErrBodyPruned or ErrLockTimeout.
 	RetryMessage(ctx context.Context, p *RetryMessageParams) error
 
-	// DeadLetters lists dead letters, in the order of MessageCursor.
+	// DeadLetters lists dead letters, in the order of Cursor.
 	DeadLetters(ctx context.Context, f *MessageFilter) (*DeadLetterPage, error)
 
-	// Messages lists messages, in the order of MessageCursor.
+	// Messages lists messages, in the order of Cursor.
 	Messages(ctx context.Context, f *MessageFilter) (*MessagePage, error)
 
 	// Quarantined lists the quarantine, latest arrival first.

@@ -84,7 +84,7 @@ func (q *DeadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	if which.Rate, err = hookonce.ParsePace(q.Rate); err != nil {
 		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
 	}
-	if which.Filter.After, err = driver.ParseMessageCursor(q.Cursor); err != nil {
+	if which.Filter.After, err = driver.ParseCursor(q.Cursor); err != nil {
 		return nil, &ParameterError{"cursor", err.Error()}
 	}
 	return which, nil

@@ -111,7 +111,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		"state=done":    "state: ",
 		"limit=201":     "limit: ",
 		"cursor=zzz":    "cursor: ",
-		"cursor=" + driver.Cursor{ReceivedAt: noon}.String()[1:]: "cursor: ",
+		"cursor=" + driver.Cursor{At: noon}.String()[1:]: "cursor: ",
 		"ids=a":          `"ids": unknown parameter`,
 		"message_id=%00": "message_id: holds a control character",
 		"until=x":        "until: ",
@@ -125,8 +125,8 @@ func TestBulkSelections(t *testing.T) {
 	_, all := newDead(t)
 	lab := func(id string) string { return driver.MessageID(driver.EventKey("lab", id), 0, "billing") }
 	shop := driver.EventKey("shop", "a")
-	behindTheNewest := driver.MessageCursor{
-		Event: driver.Cursor{ReceivedAt: noon.Add(2 * time.Hour), Key: shop}, ID: driver.MessageID(shop, 0, "billing"),
+	behindTheNewest := driver.Cursor{
+		At: noon.Add(2 * time.Hour), Key: shop, ID: driver.MessageID(shop, 0, "billing"),
 	}.String()
 	tests := []struct {
 		body         string

@@ -139,7 +139,7 @@ func TestRefusedParameters(t *testing.T) {
 		{"since=1h&until=2h", "until: must be later than since"},
 		{"since=2026-01-31T12:00:00Z&until=2026-01-31T12:00:00Z", "until: must be later than since"},
 		{"cursor=zzz", "cursor: "},
-		{"cursor=" + driver.Cursor{ReceivedAt: noon}.String() + "A", "cursor: "},
+		{"cursor=" + driver.Cursor{At: noon}.String() + "A", "cursor: "},
 		{"q=%00", "q: holds a control character"},
 		{"id=a%0Ab", "id: holds a control character"},
 		{"type=%ff", "type: is not valid UTF-8"},

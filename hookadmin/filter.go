@@ -100,7 +100,7 @@ func parseMessages(values url.Values, known, states []string, now time.Time) (*d
 	if err != nil {
 		return nil, err
 	}
-	after, err := driver.ParseMessageCursor(values.Get("cursor"))
+	after, err := driver.ParseCursor(values.Get("cursor"))
 	if err != nil {
 		return nil, &ParameterError{"cursor", err.Error()}
 	}

@@ -158,7 +158,7 @@ func ParseJobFilter(values url.Values, now time.Time) (*driver.JobFilter, error)
 	if err != nil {
 		return nil, err
 	}
-	after, err := driver.ParseJobCursor(values.Get("cursor"))
+	after, err := driver.ParseCursor(values.Get("cursor"))
 	if err != nil {
 		return nil, &ParameterError{"cursor", err.Error()}
 	}

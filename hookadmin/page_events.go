@@ -145,7 +145,7 @@ func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventF
 		}
 		// Messages are listed in the order of their events, so those after Next are not known.
 		if next := found.Next; !next.IsZero() {
-			rows[i].Partly = !events[i].ReceivedAt.After(next.Event.ReceivedAt)
+			rows[i].Partly = !events[i].ReceivedAt.After(next.At)
 		}
 	}
 }

@@ -31,8 +31,7 @@ func TestPlans(t *testing.T) {
 	w.mustClaim(t, true, dead)
 	w.exec(t, "UPDATE {schema}.message SET state = 3, failed_at = now() WHERE event_key = $1", dead.Key[:])
 	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: dead.Key, MessageID: dead.Messages[0].ID}}}
-	var middle driver.MessageCursor
-	middle.Event = driver.Cursor{ReceivedAt: time.Now().Add(-planEvents / 2 * time.Second), Key: known.Key}
+	middle := driver.Cursor{At: time.Now().Add(-planEvents / 2 * time.Second), Key: known.Key}
 
 	for _, c := range []struct {
 		name string
@@ -107,7 +106,7 @@ func TestPlans(t *testing.T) {
 		{"events that are running", listEvents(t, w, &driver.EventFilter{State: driver.StateRunning}, planRare)},
 		{"events that are dead", listEvents(t, w, &driver.EventFilter{State: driver.StateDead}, 50)},
 		{"events that are skipped", listEvents(t, w, &driver.EventFilter{State: driver.StateSkipped}, 50)},
-		{"events that are dead, further", listEvents(t, w, &driver.EventFilter{State: driver.StateDead, After: middle.Event}, 1)},
+		{"events that are dead, further", listEvents(t, w, &driver.EventFilter{State: driver.StateDead, After: middle}, 1)},
 		{"events that were discarded", listEvents(t, w, &driver.EventFilter{Note: driver.NoteDiscarded}, planRare)},
 		{"dead letters", listLetters(t, w, &driver.MessageFilter{}, 50)},
 		{"dead letters, further", listLetters(t, w, &driver.MessageFilter{After: middle}, 1)},
@@ -225,7 +224,7 @@ func plansOfStates(t *testing.T) {
 		}
 		f := &driver.EventFilter{State: c.state}
 		plans.boundOf(t, "event", "many that are "+c.state, listEvents(t, w, f, 50))
-		f.After = driver.Cursor{ReceivedAt: time.Now().Add(-planEvents / 4 * time.Second)}
+		f.After = driver.Cursor{At: time.Now().Add(-planEvents / 4 * time.Second)}
 		plans.boundOf(t, "event", "further of many that are "+c.state, listEvents(t, w, f, 50))
 	}
 

@@ -116,7 +116,7 @@ func (t *task) letters(ctx context.Context) error {
 		return err
 	}
 	filter := letterFilter(&t.sel, p.Part)
-	if filter.After, err = driver.ParseMessageCursor(p.Cursor); err != nil {
+	if filter.After, err = driver.ParseCursor(p.Cursor); err != nil {
 		return brokenError{err}
 	}
 	if filter.Limit, err = t.tokens(ctx, t.job, t.pace, driver.MaxJobStep); err != nil {
@@ -215,7 +215,7 @@ func (t *task) events(ctx context.Context) error {
 		}
 		came++
 		if i+1 < len(page.Events) && time.Since(began) > slice {
-			cursor = driver.Cursor{ReceivedAt: ev.ReceivedAt, Key: ev.Key}
+			cursor = driver.Cursor{At: ev.ReceivedAt, Key: ev.Key}
 			break
 		}
 	}

@@ -187,7 +187,7 @@ func (w *eventWalk) candidates(c *condition, step walk.Step, limit string) strin
 		" ORDER BY received_at DESC, key DESC" + limit
 }
 
-func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (last driver.MessageCursor, count int, err error) {
+func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (last driver.Cursor, count int, err error) {
 	c := newCondition()
 	return edgeOf(ctx, w.db, opEvents, w.candidates(c, step, fmt.Sprint(" LIMIT ", n)), bounded("received_at")+", key, ''", c.args)
 }

@@ -182,7 +182,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 		where.add("state = $%d::int", int32(slices.Index(jobStates, f.State)))
 	}
 	if !f.After.IsZero() {
-		where.add(`(created_at, id COLLATE "C") < ($%d::timestamptz, $%d::text)`, &f.After.CreatedAt, f.After.ID)
+		where.add(`(created_at, id COLLATE "C") < ($%d::timestamptz, $%d::text)`, &f.After.At, f.After.ID)
 	}
 	page := &driver.JobPage{}
 	limit := driver.PageSize(f.Limit)
@@ -199,7 +199,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 	if len(page.Jobs) > limit {
 		page.Jobs = page.Jobs[:limit]
 		last := &page.Jobs[limit-1]
-		page.Next = driver.JobCursor{CreatedAt: last.CreatedAt, ID: last.ID}
+		page.Next = driver.Cursor{At: last.CreatedAt, ID: last.ID}
 	}
 	return page, nil
 }

@@ -56,7 +56,7 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 		return page, nil
 	}
 	if !f.After.IsZero() {
-		where.add("(last_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
+		where.add("(last_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.At, f.After.Key[:])
 	}
 	limit := driver.PageSize(f.Limit)
 	sql := s.selectQuarantined() + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(limit)
@@ -71,7 +71,7 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 	if len(page.Requests) > limit {
 		page.Requests = page.Requests[:limit]
 		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{ReceivedAt: last.LastAt, Key: last.Key}
+		page.Next = driver.Cursor{At: last.LastAt, Key: last.Key}
 	}
 	return page, nil
 }

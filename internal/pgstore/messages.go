@@ -15,7 +15,7 @@ const (
 	opLetters  = "listing dead letters"
 )
 
-// messageOrder is the order of [driver.MessageCursor], for messages m joined with their events e.
+// messageOrder is the order of [driver.Cursor], for messages m joined with their events e.
 type messageOrder struct{ receivedAt, key string }
 
 // Both orders are the same. The planner has an index on all events for byEvent, and one on the
@@ -33,10 +33,10 @@ func (o messageOrder) sql() string {
 // implied by the others, and an index serves them.
 func (o messageOrder) step(c *condition, s walk.Step) string {
 	sql := "true"
-	row := func(at *driver.MessageCursor, bound, operator string) {
-		time := c.arg(&at.Event.ReceivedAt) + "::timestamptz"
+	row := func(at *driver.Cursor, bound, operator string) {
+		time := c.arg(&at.At) + "::timestamptz"
 		sql += " AND " + o.receivedAt + " " + bound + " " + time + " AND (" + o.receivedAt + ", " + o.key + `, m.id COLLATE "C") ` +
-			operator + " (" + time + ", " + c.arg(at.Event.Key[:]) + "::bytea, " + c.arg(at.ID) + "::text)"
+			operator + " (" + time + ", " + c.arg(at.Key[:]) + "::bytea, " + c.arg(at.ID) + "::text)"
 	}
 	if !s.After.IsZero() {
 		row(&s.After, "<=", "<")
@@ -104,7 +104,7 @@ func (w *messageWalk) from(c *condition, order messageOrder, step walk.Step, tab
 	if order == byEvent {
 		events := walk.Step{After: step.After, End: step.End}
 		if events.After.ID != "" {
-			events.After.Event.Key = next(events.After.Event.Key)
+			events.After.Key = next(events.After.Key)
 		}
 		c.terms = append(c.terms, order.step(c, step))
 		return " FROM (SELECT * FROM " + w.s.schema + ".event e WHERE " + c.step(events, "e.received_at", "e.key") + " AND " +
@@ -209,7 +209,9 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 	l := &walk.Listing[driver.ListedMessage]{
 		Edge:  w.messageEdge,
 		Match: w.matchMessages,
-		Place: func(m *driver.ListedMessage) driver.MessageCursor { return walk.Place(m.ReceivedAt, m.Key, m.ID) },
+		Place: func(m *driver.ListedMessage) driver.Cursor {
+			return driver.Cursor{At: m.ReceivedAt, Key: m.Key, ID: m.ID}
+		},
 	}
 	// The index on skipped messages does not have the destination.
 	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
@@ -218,7 +220,7 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 
 // messageEdge implements Edge of [walk.Listing]. Unless the messages have an index in the order of the
 // listing, the candidates are all events: those of other events, too, which have no messages.
-func (w *messageWalk) messageEdge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+func (w *messageWalk) messageEdge(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {
 	if w.number != "" {
 		return w.indexEdge(ctx, step, n, false)
 	}
@@ -227,7 +229,7 @@ func (w *messageWalk) messageEdge(ctx context.Context, step walk.Step, n int) (d
 	if s.After.ID != "" {
 		// Some messages of this event are not read yet, so it is a candidate again: the condition
 		// on events excludes the event itself.
-		s.After.Event.Key = next(s.After.Event.Key)
+		s.After.Key = next(s.After.Key)
 	}
 	sql := "SELECT received_at, key FROM " + w.s.schema + ".event WHERE " + c.step(s, "received_at", "key") + " AND " +
 		c.received("received_at", w.f.Since, w.f.Until) + fmt.Sprintf(" ORDER BY received_at DESC, key DESC LIMIT %d", n)
@@ -247,7 +249,7 @@ func next(key driver.Key) driver.Key {
 
 // indexEdge is Edge for messages in the order of an index, and also for dead events if withEvents is
 // true.
-func (w *messageWalk) indexEdge(ctx context.Context, step walk.Step, n int, withEvents bool) (driver.MessageCursor, int, error) {
+func (w *messageWalk) indexEdge(ctx context.Context, step walk.Step, n int, withEvents bool) (driver.Cursor, int, error) {
 	c := newCondition()
 	limit := fmt.Sprint(" LIMIT ", n)
 	condition := "m.state = " + w.number
@@ -307,12 +309,12 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	}
 	w.number = walk.DeadNumber
 	l := &walk.Listing[driver.DeadLetter]{
-		Edge: func(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+		Edge: func(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {
 			return w.indexEdge(ctx, step, n, f.Destination == "")
 		},
 		Match: w.matchLetters,
-		Place: func(d *driver.DeadLetter) driver.MessageCursor {
-			return walk.Place(d.ReceivedAt, d.Key, d.MessageID)
+		Place: func(d *driver.DeadLetter) driver.Cursor {
+			return driver.Cursor{At: d.ReceivedAt, Key: d.Key, ID: d.MessageID}
 		},
 	}
 	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())

@@ -92,11 +92,11 @@ func record(t *testing.T, conn *pgx.Conn, schema string, many bool) []string {
 			run(s.Series(ctx, &driver.SeriesFilter{Of: of, Resolution: driver.ByHour, Name: "stripe", Label: "x", ByName: byName, Since: noon, Until: noon, Limit: 1}))
 		}
 	}
-	place := driver.Cursor{ReceivedAt: noon, Key: driver.Key{1}}
+	place := driver.Cursor{At: noon, Key: driver.Key{1}}
 	for _, after := range []driver.Cursor{{}, place} {
 		run(s.Quarantined(ctx, &driver.QuarantineFilter{Source: "stripe", After: after}))
 		run(s.Refused(ctx, &driver.RefusedFilter{Source: "stripe", Reason: "x", Remote: "x", ErrorID: "x", Since: noon, Until: noon, After: after}))
-		run(s.Jobs(ctx, &driver.JobFilter{State: driver.JobPlanned, After: driver.JobCursor{CreatedAt: after.ReceivedAt}}))
+		run(s.Jobs(ctx, &driver.JobFilter{State: driver.JobPlanned, After: driver.Cursor{At: after.At}}))
 	}
 	run(s.QuarantinedRequest(ctx, driver.Key{}))
 	return slices.Sorted(maps.Keys(r.texts))
@@ -112,7 +112,7 @@ func eventFilters() (all []driver.EventFilter) {
 			{Text: "x"},
 			{Text: "\xff"},
 			{TraceID: strings.Repeat("a", 32)},
-			{Since: noon.Add(-time.Hour), Until: noon, After: driver.Cursor{ReceivedAt: noon}},
+			{Since: noon.Add(-time.Hour), Until: noon, After: driver.Cursor{At: noon}},
 		} {
 			f.State, f.Limit = state, 1
 			all = append(all, f)
@@ -133,7 +133,7 @@ func messageFilters() (all []driver.MessageFilter) {
 			{MessageID: "x"},
 			{Destination: "app"},
 			{Destination: "app", Signature: "x"},
-			{Since: noon.Add(-time.Hour), Until: noon, After: driver.MessageCursor{Event: driver.Cursor{ReceivedAt: noon}, ID: "x"}},
+			{Since: noon.Add(-time.Hour), Until: noon, After: driver.Cursor{At: noon, ID: "x"}},
 		} {
 			f.State, f.Limit = state, 1
 			all = append(all, f)

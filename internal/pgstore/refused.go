@@ -85,7 +85,7 @@ func (s *Store) refusedSQL(f *driver.RefusedFilter) (sql string, args []any, pos
 		where.add("at < $%d::timestamptz", roundUp(f.Until))
 	}
 	if !f.After.IsZero() {
-		where.add("(at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.ReceivedAt, f.After.Key[:])
+		where.add("(at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.At, f.After.Key[:])
 	}
 	sql = "SELECT error_id, " + bounded("at") + ", source, reason, status, method, remote, gateway, headers, body, body_size FROM " +
 		s.schema + ".refused" + where.sql() + " ORDER BY at DESC, key DESC" + where.limit(driver.PageSize(f.Limit))
@@ -113,7 +113,7 @@ func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.R
 	if limit := driver.PageSize(f.Limit); len(page.Requests) > limit {
 		page.Requests = page.Requests[:limit]
 		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{ReceivedAt: last.At, Key: last.Key()}
+		page.Next = driver.Cursor{At: last.At, Key: last.Key()}
 	}
 	return page, nil
 }

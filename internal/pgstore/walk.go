@@ -36,14 +36,14 @@ func (c *condition) arg(value any) string {
 func (c *condition) step(s walk.Step, receivedAt, key string) string {
 	sql := "true"
 	row := func(at *driver.Cursor, bound, operator string) {
-		time := c.arg(&at.ReceivedAt) + "::timestamptz"
+		time := c.arg(&at.At) + "::timestamptz"
 		sql += " AND " + receivedAt + " " + bound + " " + time + " AND (" + receivedAt + ", " + key + ") " + operator + " (" + time + ", " + c.arg(at.Key[:]) + "::bytea)"
 	}
 	if !s.After.IsZero() {
-		row(&s.After.Event, "<=", "<")
+		row(&s.After, "<=", "<")
 	}
 	if !s.End.IsZero() {
-		row(&s.End.Event, ">=", ">=")
+		row(&s.End, ">=", ">=")
 	}
 	if !s.Since.IsZero() {
 		sql += " AND " + receivedAt + " >= " + c.arg(&s.Since) + "::timestamptz"
@@ -79,14 +79,14 @@ func readStep(ctx context.Context, db DB, op string, each func(Rows) error, sql 
 
 // edgeOf reads the last row of a query that returns places, in the order of the listing. place is the
 // list of the columns of a place.
-func edgeOf(ctx context.Context, db DB, op, candidates, place string, args []any) (last driver.MessageCursor, count int, err error) {
+func edgeOf(ctx context.Context, db DB, op, candidates, place string, args []any) (last driver.Cursor, count int, err error) {
 	err = readStep(ctx, db, op, func(r Rows) error {
 		var n int64
 		var key []byte
-		if err := r.Scan(&n, &last.Event.ReceivedAt, &key, &last.ID); err != nil {
+		if err := r.Scan(&n, &last.At, &key, &last.ID); err != nil {
 			return err
 		}
-		count, last.Event.Key, last.Event.ReceivedAt = int(n), driver.Key(key), last.Event.ReceivedAt.UTC()
+		count, last.Key, last.At = int(n), driver.Key(key), last.At.UTC()
 		return nil
 	}, "SELECT n, "+place+" FROM (SELECT c.*, row_number() OVER () AS n FROM ("+candidates+") c) c ORDER BY n DESC LIMIT 1", args...)
 	return last, count, err

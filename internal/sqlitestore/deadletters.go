@@ -24,8 +24,8 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	l := &walk.Listing[driver.DeadLetter]{
 		Edge:  w.letterEdge,
 		Match: w.letters,
-		Place: func(d *driver.DeadLetter) driver.MessageCursor {
-			return walk.Place(d.ReceivedAt, d.Key, d.MessageID)
+		Place: func(d *driver.DeadLetter) driver.Cursor {
+			return driver.Cursor{At: d.ReceivedAt, Key: d.Key, ID: d.MessageID}
 		},
 	}
 	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())
@@ -36,7 +36,7 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 }
 
 // letterEdge implements Edge of [walk.Listing].
-func (w *messageWalk) letterEdge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+func (w *messageWalk) letterEdge(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {
 	query, args := edgeQuery(w.letterPlaces(step, n))
 	return w.s.edgeOf(ctx, w.op, query, args)
 }
@@ -72,7 +72,7 @@ func (w *messageWalk) letters(ctx context.Context, step walk.Step, n int) (lette
 	return letters, err
 }
 
-// compareLetters compares in the order of MessageCursor.
+// compareLetters compares in the order of driver.Cursor.
 func compareLetters(a, b driver.DeadLetter) int {
 	return cmp.Or(b.ReceivedAt.Compare(a.ReceivedAt), bytes.Compare(b.Key[:], a.Key[:]), strings.Compare(b.MessageID, a.MessageID))
 }

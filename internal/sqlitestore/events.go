@@ -51,7 +51,7 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 	return walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
 }
 
-func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {
 	query, args := edgeQuery(w.candidates(step, n))
 	return w.s.edgeOf(ctx, opEvents, query, args)
 }

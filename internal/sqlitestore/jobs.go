@@ -124,7 +124,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 		c.add(`state = ?`, slices.Index(jobStates, f.State))
 	}
 	if !f.After.IsZero() {
-		c.add(`(created_at, id) < (?, ?)`, f.After.CreatedAt.UnixMicro(), f.After.ID)
+		c.add(`(created_at, id) < (?, ?)`, f.After.At.UnixMicro(), f.After.ID)
 	}
 	page := &driver.JobPage{}
 	limit := driver.PageSize(f.Limit)
@@ -138,7 +138,7 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 		page.Jobs, more, err = collectPage(rows, limit, func(j *driver.Job) error { return scanInto(j, rows.Scan) })
 		if more {
 			last := &page.Jobs[limit-1]
-			page.Next = driver.JobCursor{CreatedAt: last.CreatedAt, ID: last.ID}
+			page.Next = driver.Cursor{At: last.CreatedAt, ID: last.ID}
 		}
 		return err
 	})

@@ -13,8 +13,8 @@ import (
 func TestPlansOfListings(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)
-	place := driver.MessageCursor{Event: driver.Cursor{ReceivedAt: time.Unix(2, 0)}, ID: "m"}
-	step := walk.Step{After: place, End: driver.MessageCursor{Event: driver.Cursor{ReceivedAt: time.Unix(1, 0)}, ID: "m"}, Since: time.Unix(0, 0)}
+	place := driver.Cursor{At: time.Unix(2, 0), ID: "m"}
+	step := walk.Step{After: place, End: driver.Cursor{At: time.Unix(1, 0), ID: "m"}, Since: time.Unix(0, 0)}
 	var first walk.Step
 	keys := []driver.Key{{}, {1}}
 	edge := func(query string, args []any) string { query, _ = edgeQuery(query, args); return query }

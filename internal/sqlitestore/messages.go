@@ -140,7 +140,9 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 	l := &walk.Listing[driver.ListedMessage]{
 		Edge:  w.edge,
 		Match: w.match,
-		Place: func(m *driver.ListedMessage) driver.MessageCursor { return walk.Place(m.ReceivedAt, m.Key, m.ID) },
+		Place: func(m *driver.ListedMessage) driver.Cursor {
+			return driver.Cursor{At: m.ReceivedAt, Key: m.Key, ID: m.ID}
+		},
 	}
 	// The index on skipped messages does not have the destination.
 	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
@@ -148,7 +150,7 @@ func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.Liste
 }
 
 // edge implements Edge of [walk.Listing].
-func (w *messageWalk) edge(ctx context.Context, step walk.Step, n int) (driver.MessageCursor, int, error) {
+func (w *messageWalk) edge(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {
 	query, args := edgeQuery(w.candidates(step, n))
 	return w.s.edgeOf(ctx, w.op, query, args)
 }
@@ -166,7 +168,7 @@ func (w *messageWalk) candidates(step walk.Step, n int) (query string, args []an
 		if step.After.ID != "" {
 			operator = `<=`
 		}
-		c.add(`(received_at, key) `+operator+` (?, ?)`, step.After.Event.ReceivedAt.UnixMicro(), step.After.Event.Key[:])
+		c.add(`(received_at, key) `+operator+` (?, ?)`, step.After.At.UnixMicro(), step.After.Key[:])
 	}
 	c.received(`received_at`, w.f.Since, w.f.Until)
 	return `SELECT received_at, key, '' AS id FROM hookonce_event` + c.where() +
@@ -191,10 +193,10 @@ func (w *messageWalk) indexPlaces(table, key, id string, step walk.Step, n int) 
 func (c *clause) place(place string, step walk.Step) {
 	for _, bound := range []struct {
 		operator string
-		at       *driver.MessageCursor
+		at       *driver.Cursor
 	}{{`<`, &step.After}, {`>=`, &step.End}} {
 		if !bound.at.IsZero() {
-			c.add(`(`+place+`) `+bound.operator+` (?, ?, ?)`, bound.at.Event.ReceivedAt.UnixMicro(), bound.at.Event.Key[:], bound.at.ID)
+			c.add(`(`+place+`) `+bound.operator+` (?, ?, ?)`, bound.at.At.UnixMicro(), bound.at.Key[:], bound.at.ID)
 		}
 	}
 }
@@ -250,10 +252,10 @@ func (w *messageWalk) where(c *clause, step walk.Step, how direction) {
 	if how == byEvents {
 		// Implied by the conditions before, and served by the index of the events.
 		if !step.After.IsZero() {
-			c.add(`(e.received_at, e.key) <= (?, ?)`, step.After.Event.ReceivedAt.UnixMicro(), step.After.Event.Key[:])
+			c.add(`(e.received_at, e.key) <= (?, ?)`, step.After.At.UnixMicro(), step.After.Key[:])
 		}
 		if !step.End.IsZero() {
-			c.add(`(e.received_at, e.key) >= (?, ?)`, step.End.Event.ReceivedAt.UnixMicro(), step.End.Event.Key[:])
+			c.add(`(e.received_at, e.key) >= (?, ?)`, step.End.At.UnixMicro(), step.End.Key[:])
 		}
 	}
 }

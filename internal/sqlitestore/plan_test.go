@@ -35,7 +35,7 @@ func TestPlans(t *testing.T) {
 		condition, _ := typeIn([]string{"invoice.paid", "charge.*"})
 		return query + condition + orderByDue
 	}
-	after := driver.Cursor{ReceivedAt: time.Unix(1, 0)}
+	after := driver.Cursor{At: time.Unix(1, 0)}
 	const messagesOfEvent = "INDEX hookonce_message_event (event=?)"
 	const message = "SEARCH hookonce_message USING INDEX hookonce_message_event (event=? AND id=?)"
 	const byNumber = "SEARCH hookonce_message USING INTEGER PRIMARY KEY (rowid=?)"

@@ -101,7 +101,7 @@ func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*d
 	if len(page.Requests) > limit {
 		page.Requests = page.Requests[:limit]
 		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{ReceivedAt: last.LastAt, Key: last.Key}
+		page.Next = driver.Cursor{At: last.LastAt, Key: last.Key}
 	}
 	return page, nil
 }
@@ -110,7 +110,7 @@ func quarantinedQuery(f *driver.QuarantineFilter) (query string, args []any) {
 	var c clause
 	c.equal(`source`, f.Source)
 	if !f.After.IsZero() {
-		c.add(`(last_at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
+		c.add(`(last_at, key) < (?, ?)`, f.After.At.UnixMicro(), f.After.Key[:])
 	}
 	return selectQuarantined + c.where() + ` ORDER BY last_at DESC, key DESC`, c.args
 }

@@ -69,7 +69,7 @@ func refusedQuery(f *driver.RefusedFilter) (query string, args []any) {
 	c.equal(`remote`, f.Remote)
 	c.received(`at`, f.Since, f.Until)
 	if !f.After.IsZero() {
-		c.add(`(at, key) < (?, ?)`, f.After.ReceivedAt.UnixMicro(), f.After.Key[:])
+		c.add(`(at, key) < (?, ?)`, f.After.At.UnixMicro(), f.After.Key[:])
 	}
 	return selectRefused + c.where() + ` ORDER BY at DESC, key DESC LIMIT ?`, c.args
 }
@@ -93,7 +93,7 @@ func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.R
 		})
 		if more {
 			last := &page.Requests[limit-1]
-			page.Next = driver.Cursor{ReceivedAt: last.At, Key: last.Key()}
+			page.Next = driver.Cursor{At: last.At, Key: last.Key()}
 		}
 		return err
 	})

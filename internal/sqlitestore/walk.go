@@ -30,10 +30,10 @@ func (s *Store) search(op string, forText bool) (release func(), err error) {
 // its key.
 func (c *clause) step(s walk.Step, receivedAt, key string) {
 	if !s.After.IsZero() {
-		c.add(`(`+receivedAt+`, `+key+`) < (?, ?)`, s.After.Event.ReceivedAt.UnixMicro(), s.After.Event.Key[:])
+		c.add(`(`+receivedAt+`, `+key+`) < (?, ?)`, s.After.At.UnixMicro(), s.After.Key[:])
 	}
 	if !s.End.IsZero() {
-		c.add(`(`+receivedAt+`, `+key+`) >= (?, ?)`, s.End.Event.ReceivedAt.UnixMicro(), s.End.Event.Key[:])
+		c.add(`(`+receivedAt+`, `+key+`) >= (?, ?)`, s.End.At.UnixMicro(), s.End.Key[:])
 	}
 	if !s.Since.IsZero() {
 		c.add(receivedAt+` >= ?`, s.Since.UnixMicro())
@@ -46,7 +46,7 @@ func edgeQuery(candidates string, args []any) (string, []any) {
 	return `SELECT n, received_at, key, id FROM (SELECT *, row_number() OVER () AS n FROM (` + candidates + `)) ORDER BY n DESC LIMIT 1`, args
 }
 
-func (s *Store) edgeOf(ctx context.Context, op, query string, args []any) (last driver.MessageCursor, count int, err error) {
+func (s *Store) edgeOf(ctx context.Context, op, query string, args []any) (last driver.Cursor, count int, err error) {
 	err = s.snapshot(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
 		if err != nil {
@@ -56,8 +56,8 @@ func (s *Store) edgeOf(ctx context.Context, op, query string, args []any) (last 
 			var key []byte
 			var at int64
 			err := rows.Scan(&count, &at, &key, &last.ID)
-			copy(last.Event.Key[:], key)
-			last.Event.ReceivedAt = fromMicros(at)
+			copy(last.Key[:], key)
+			last.At = fromMicros(at)
 			return err
 		})
 		return err

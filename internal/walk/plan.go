@@ -2,7 +2,6 @@ package walk
 
 import (
 	"context"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -56,15 +55,10 @@ func IndexedState(state, note string) string {
 	return map[string]string{driver.StateDead: DeadNumber, driver.StateSkipped: SkippedNumber}[state]
 }
 
-// Place returns a place in a listing.
-func Place(receivedAt time.Time, key driver.Key, id string) driver.MessageCursor {
-	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: receivedAt, Key: key}, ID: id}
-}
-
 // Events reads a page of events. It sets l.Place, and ignores l.Spans where figures cannot help. isFew
 // says that an index finds all events that may match. number is IndexedState of the filter.
 func Events(ctx context.Context, l *Listing[driver.Event], f *driver.EventFilter, isFew bool, number string) (*driver.EventPage, error) {
-	l.Place = func(e *driver.Event) driver.MessageCursor { return Place(e.ReceivedAt, e.Key, "") }
+	l.Place = func(e *driver.Event) driver.Cursor { return driver.Cursor{At: e.ReceivedAt, Key: e.Key} }
 	forText := f.Text != "" || f.TraceID != ""
 	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
 	if number != "" || !Skips(f.Source, f.Type, f.Since, f.Until) {
@@ -74,11 +68,11 @@ func Events(ctx context.Context, l *Listing[driver.Event], f *driver.EventFilter
 	if f.State+f.Note != "" {
 		rows = driver.StateRows
 	}
-	page, err := read(ctx, l, driver.MessageCursor{Event: f.After}, f.Limit, isFew || !isFiltered, BoundsOf(rows, f.Scan, forText))
+	page, err := read(ctx, l, f.After, f.Limit, isFew || !isFiltered, BoundsOf(rows, f.Scan, forText))
 	if err != nil {
 		return nil, err
 	}
-	return &driver.EventPage{Events: page.Rows, Next: page.Next.Event, SearchedUntil: page.SearchedUntil}, nil
+	return &driver.EventPage{Events: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
 }
 
 // Messages reads a page of messages, or of dead letters. isFew says that an index finds the rows of the
@@ -87,7 +81,7 @@ func Messages[Row any](ctx context.Context, l *Listing[Row], f *driver.MessageFi
 	return read(ctx, l, f.After, f.Limit, isFew, BoundsOf(driver.MessageRows, f.Scan, f.Text != ""))
 }
 
-func read[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCursor, limit int, atOnce bool, b Bounds) (*Page[Row], error) {
+func read[Row any](ctx context.Context, l *Listing[Row], after driver.Cursor, limit int, atOnce bool, b Bounds) (*Page[Row], error) {
 	if atOnce {
 		return All(ctx, l, after, driver.PageSize(limit))
 	}

@@ -11,19 +11,19 @@ import (
 
 // Step is a part of a listing, in its order: from the newest event to the oldest.
 type Step struct {
-	After driver.MessageCursor // excluded; zero: from the beginning
-	End   driver.MessageCursor // included; zero: no end
-	Since time.Time            // received at or after; zero: no bound
+	After driver.Cursor // excluded; zero: from the beginning
+	End   driver.Cursor // included; zero: no end
+	Since time.Time     // received at or after; zero: no bound
 }
 
 // Listing reads a listing.
 type Listing[Row any] struct {
 	// Edge returns the place of the n-th candidate of a step without End, and n; or, if it has fewer,
 	// the place of its last one, and their number. Candidates are all rows that Match has to look at.
-	Edge func(ctx context.Context, s Step, n int) (last driver.MessageCursor, count int, err error)
+	Edge func(ctx context.Context, s Step, n int) (last driver.Cursor, count int, err error)
 	// Match returns the first rows of a step that match, at most n.
 	Match func(ctx context.Context, s Step, n int) ([]Row, error)
-	Place func(*Row) driver.MessageCursor
+	Place func(*Row) driver.Cursor
 	// Spans returns the times that may hold matching rows, newest first. They do not overlap. nil means
 	// that nothing is known. Read calls it once, if the first step does not fill the page.
 	Spans func(ctx context.Context) ([]Span, error)
@@ -44,7 +44,7 @@ type Bounds struct {
 // Page is a page of a listing.
 type Page[Row any] struct {
 	Rows []Row
-	Next driver.MessageCursor // zero on the last page
+	Next driver.Cursor // zero on the last page
 	// SearchedUntil is zero, unless the page ended at a bound. Next has the same time then.
 	SearchedUntil time.Time
 }
@@ -58,7 +58,7 @@ const (
 )
 
 // All reads a page of a listing that matches nearly all of its candidates, or that has few.
-func All[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCursor, limit int) (*Page[Row], error) {
+func All[Row any](ctx context.Context, l *Listing[Row], after driver.Cursor, limit int) (*Page[Row], error) {
 	rows, err := l.Match(ctx, Step{After: after}, limit+1)
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func All[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCurs
 }
 
 // Read reads a page in steps.
-func Read[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCursor, limit int, b Bounds) (*Page[Row], error) {
+func Read[Row any](ctx context.Context, l *Listing[Row], after driver.Cursor, limit int, b Bounds) (*Page[Row], error) {
 	page := &Page[Row]{}
 	var spans []Span
 	isFirst := true
@@ -108,7 +108,7 @@ func Read[Row any](ctx context.Context, l *Listing[Row], after driver.MessageCur
 			after = placeAt(since)
 		}
 		if left -= max(count, stepCost); left <= 0 || b.Time > 0 && time.Since(begun) >= b.Time {
-			page.Next, page.SearchedUntil = after, after.Event.ReceivedAt
+			page.Next, page.SearchedUntil = after, after.At
 			return page, nil
 		}
 		if isFirst && l.Spans != nil {
@@ -143,16 +143,16 @@ func fill[Row any](l *Listing[Row], page *Page[Row], rows []Row, limit int) *Pag
 }
 
 // placeAt is the place after all rows that were received at t or later.
-func placeAt(t time.Time) driver.MessageCursor {
-	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: t}}
+func placeAt(t time.Time) driver.Cursor {
+	return driver.Cursor{At: t}
 }
 
 // enter moves a place forward into a span, and returns the beginning of that span. It returns false
 // if there is no further one.
-func enter(spans []Span, after driver.MessageCursor) (driver.MessageCursor, time.Time, bool) {
+func enter(spans []Span, after driver.Cursor) (driver.Cursor, time.Time, bool) {
 	for _, s := range spans {
-		at := after.Event.ReceivedAt
-		if !after.IsZero() && !s.From.IsZero() && (at.Before(s.From) || at.Equal(s.From) && after.Event.Key == driver.Key{}) {
+		at := after.At
+		if !after.IsZero() && !s.From.IsZero() && (at.Before(s.From) || at.Equal(s.From) && after.Key == driver.Key{}) {
 			continue
 		}
 		if !s.To.IsZero() && (after.IsZero() || at.After(s.To)) {

@@ -16,15 +16,15 @@ var t0 = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // row is a row of a listing, received some seconds before t0.
 type row int
 
-func (r row) place() driver.MessageCursor {
-	return driver.MessageCursor{Event: driver.Cursor{ReceivedAt: t0.Add(-time.Duration(r) * time.Second), Key: driver.Key{1}}}
+func (r row) place() driver.Cursor {
+	return driver.Cursor{At: t0.Add(-time.Duration(r) * time.Second), Key: driver.Key{1}}
 }
 
 // before reports whether place a stands before b. Each time has one row, so the time decides; a place
 // without a key stands after all rows of its time.
-func before(a, b driver.MessageCursor) bool {
-	at, bt := a.Event.ReceivedAt, b.Event.ReceivedAt
-	return at.After(bt) || at.Equal(bt) && a.Event.Key[0] > b.Event.Key[0]
+func before(a, b driver.Cursor) bool {
+	at, bt := a.At, b.At
+	return at.After(bt) || at.Equal(bt) && a.Key[0] > b.Key[0]
 }
 
 // listing is a listing of n rows, one per second. It matches the rows that are multiples of every.
@@ -36,7 +36,7 @@ type listing struct {
 func (l *listing) of(s walk.Step) (rows []row) {
 	for i := range l.n {
 		p := row(i).place()
-		if (s.After.IsZero() || before(s.After, p)) && (s.End.IsZero() || !before(s.End, p)) && (s.Since.IsZero() || !p.Event.ReceivedAt.Before(s.Since)) {
+		if (s.After.IsZero() || before(s.After, p)) && (s.End.IsZero() || !before(s.End, p)) && (s.Since.IsZero() || !p.At.Before(s.Since)) {
 			rows = append(rows, row(i))
 		}
 	}
@@ -45,7 +45,7 @@ func (l *listing) of(s walk.Step) (rows []row) {
 
 func (l *listing) walk() *walk.Listing[row] {
 	return &walk.Listing[row]{
-		Edge: func(_ context.Context, s walk.Step, n int) (last driver.MessageCursor, count int, err error) {
+		Edge: func(_ context.Context, s walk.Step, n int) (last driver.Cursor, count int, err error) {
 			rows := l.of(s)
 			rows = rows[:min(n, len(rows))]
 			if len(rows) > 0 {
@@ -59,7 +59,7 @@ func (l *listing) walk() *walk.Listing[row] {
 			all = slices.DeleteFunc(all, func(r row) bool { return int(r)%l.every != 0 })
 			return all[:min(n, len(all))], nil
 		},
-		Place: func(r *row) driver.MessageCursor { return r.place() },
+		Place: func(r *row) driver.Cursor { return r.place() },
 	}
 }
 
@@ -81,7 +81,7 @@ func TestPagesOfAWalk(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			l := &listing{n: c.n, every: c.every}
 			var got []row
-			var after driver.MessageCursor
+			var after driver.Cursor
 			for pages := 0; ; pages++ {
 				l.looked = 0
 				page, err := walk.Read(t.Context(), l.walk(), after, c.limit, walk.Bounds{Rows: c.rows, First: c.first, Most: c.most})
@@ -92,8 +92,8 @@ func TestPagesOfAWalk(t *testing.T) {
 					t.Errorf("page %d looked at %d rows", pages, l.looked)
 				}
 				isFull := len(page.Rows) == c.limit
-				if !page.SearchedUntil.Equal(page.Next.Event.ReceivedAt) && !page.SearchedUntil.IsZero() || !isFull && !page.Next.IsZero() && page.SearchedUntil.IsZero() {
-					t.Errorf("page %d has %d rows, next %v, searched until %v", pages, len(page.Rows), page.Next.Event.ReceivedAt, page.SearchedUntil)
+				if !page.SearchedUntil.Equal(page.Next.At) && !page.SearchedUntil.IsZero() || !isFull && !page.Next.IsZero() && page.SearchedUntil.IsZero() {
+					t.Errorf("page %d has %d rows, next %v, searched until %v", pages, len(page.Rows), page.Next.At, page.SearchedUntil)
 				}
 				got = append(got, page.Rows...)
 				if after = page.Next; after.IsZero() {
@@ -121,7 +121,7 @@ func TestSpansOfAWalk(t *testing.T) {
 		return []walk.Span{{From: at(60)}, {From: at(250), To: at(200)}, {From: at(705), To: at(699)}, {To: at(985)}}, nil
 	}
 	var got []row
-	var after driver.MessageCursor
+	var after driver.Cursor
 	for {
 		page, err := walk.Read(t.Context(), w, after, 4, walk.Bounds{Rows: 10_000, First: 20, Most: 40})
 		if err != nil {
@@ -143,8 +143,8 @@ func TestSpansOfAWalk(t *testing.T) {
 func TestBoundOnTime(t *testing.T) {
 	t.Parallel()
 	l := &listing{n: 1000, every: 2000}
-	page, err := walk.Read(t.Context(), l.walk(), driver.MessageCursor{}, 5, walk.Bounds{Rows: 1000, First: 100, Most: 100, Time: time.Nanosecond})
-	if err != nil || !page.SearchedUntil.Equal(row(99).place().Event.ReceivedAt) || page.Next != row(99).place() || len(page.Rows) != 1 {
+	page, err := walk.Read(t.Context(), l.walk(), driver.Cursor{}, 5, walk.Bounds{Rows: 1000, First: 100, Most: 100, Time: time.Nanosecond})
+	if err != nil || !page.SearchedUntil.Equal(row(99).place().At) || page.Next != row(99).place() || len(page.Rows) != 1 {
 		t.Errorf("got %+v, %v", page, err)
 	}
 }

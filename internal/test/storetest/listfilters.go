@@ -137,7 +137,7 @@ func listHostile(f *fixture) {
 	// A cursor still marks a place if its message or event was pruned or never existed.
 	middle := s.messages[len(s.messages)/2]
 	for _, id := range []string{"", "it's", "msg_zzz", "\U0001F600", strings.Repeat("z", 255)} {
-		after := driver.MessageCursor{Event: driver.Cursor{ReceivedAt: middle.ReceivedAt, Key: middle.Key}, ID: id}
+		after := driver.Cursor{At: middle.ReceivedAt, Key: middle.Key, ID: id}
 		var want []driver.ListedMessage
 		for _, m := range s.messages {
 			if compareListed(middle.ReceivedAt, m.ReceivedAt, middle.Key, m.Key, id, m.ID) < 0 {

@@ -72,7 +72,7 @@ func lettersOf(e *driver.EventDetail, own bool) []driver.DeadLetter {
 	return all
 }
 
-// compareListed compares in the order of driver.MessageCursor.
+// compareListed compares in the order of driver.Cursor.
 func compareListed(aAt, bAt time.Time, aKey, bKey driver.Key, aID, bID string) int {
 	if c := bAt.Compare(aAt); c != 0 {
 		return c
@@ -187,10 +187,10 @@ func listOrder(f *fixture) {
 
 // walk pages through a listing with several limits. The cursor is converted to text and back each
 // time, as in the API. page returns the entries of a page and its next cursor.
-func walk[T any](f *fixture, want []T, filter driver.MessageFilter, page func(filter *driver.MessageFilter) ([]T, driver.MessageCursor)) {
+func walk[T any](f *fixture, want []T, filter driver.MessageFilter, page func(filter *driver.MessageFilter) ([]T, driver.Cursor)) {
 	f.Helper()
 	for _, limit := range []int{1, 2, 7, len(want) - 1, len(want), len(want) + 1} {
-		filter.Limit, filter.After = limit, driver.MessageCursor{}
+		filter.Limit, filter.After = limit, driver.Cursor{}
 		var got []T
 		for pages := 1; ; pages++ {
 			some, next := page(&filter)
@@ -205,8 +205,8 @@ func walk[T any](f *fixture, want []T, filter driver.MessageFilter, page func(fi
 				f.Errorf("limit %d: page %d has %d entries and is not the last", limit, pages, len(some))
 			}
 			var err error
-			if filter.After, err = driver.ParseMessageCursor(next.String()); err != nil {
-				f.Fatalf("ParseMessageCursor: %v", err)
+			if filter.After, err = driver.ParseCursor(next.String()); err != nil {
+				f.Fatalf("ParseCursor: %v", err)
 			}
 		}
 		same(f, fmt.Sprint("pages of ", limit), want, got)
@@ -220,7 +220,7 @@ func listPagesOfMessages(f *fixture) {
 		if len(want) < 2 {
 			f.Fatalf("the scene has %d messages of the state %q, want more", len(want), state)
 		}
-		walk(f, want, driver.MessageFilter{State: state}, func(filter *driver.MessageFilter) ([]driver.ListedMessage, driver.MessageCursor) {
+		walk(f, want, driver.MessageFilter{State: state}, func(filter *driver.MessageFilter) ([]driver.ListedMessage, driver.Cursor) {
 			page := f.listMessages(filter)
 			return page.Messages, page.Next
 		})
@@ -257,7 +257,7 @@ func listManyOpen(f *fixture) {
 }
 
 func listPagesOfDeadLetters(f *fixture) {
-	walk(f, f.paint(24).letters, driver.MessageFilter{}, func(filter *driver.MessageFilter) ([]driver.DeadLetter, driver.MessageCursor) {
+	walk(f, f.paint(24).letters, driver.MessageFilter{}, func(filter *driver.MessageFilter) ([]driver.DeadLetter, driver.Cursor) {
 		page := f.deadLetters(filter)
 		return page.DeadLetters, page.Next
 	})

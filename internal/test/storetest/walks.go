@@ -58,14 +58,14 @@ func walkBounded(f *fixture) {
 		for more := true; more; more = !short.After.IsZero() {
 			page := f.listMessages(&short)
 			messages, short.After = append(messages, page.Messages...), page.Next
-			noteEnd(f, page.SearchedUntil, page.Next.Event, len(page.Messages), &stopped, &empty)
+			noteEnd(f, page.SearchedUntil, page.Next, len(page.Messages), &stopped, &empty)
 		}
 		same(f, fmt.Sprintf("messages by %+v in short pages", short), f.listMessages(&filter).Messages, messages)
 		var letters []driver.DeadLetter
 		for more := true; more; more = !short.After.IsZero() {
 			page := f.deadLetters(&short)
 			letters, short.After = append(letters, page.DeadLetters...), page.Next
-			noteEnd(f, page.SearchedUntil, page.Next.Event, len(page.DeadLetters), &stopped, &empty)
+			noteEnd(f, page.SearchedUntil, page.Next, len(page.DeadLetters), &stopped, &empty)
 		}
 		same(f, fmt.Sprintf("dead letters by %+v in short pages", short), f.deadLetters(&filter).DeadLetters, letters)
 	}
@@ -80,8 +80,8 @@ func noteEnd(f *fixture, until time.Time, next driver.Cursor, rows int, stopped,
 	if until.IsZero() {
 		return
 	}
-	if !until.Equal(next.ReceivedAt) {
-		f.Errorf("a page was searched until %s, and its cursor is at %s", until, next.ReceivedAt)
+	if !until.Equal(next.At) {
+		f.Errorf("a page was searched until %s, and its cursor is at %s", until, next.At)
 	}
 	*stopped++
 	if rows == 0 {
@@ -110,7 +110,7 @@ func walkManyMessages(f *fixture) {
 	}
 	same(f, "all messages", want, got)
 	before := &want[len(want)-2]
-	filter.After = driver.MessageCursor{Event: driver.Cursor{ReceivedAt: before.ReceivedAt, Key: before.Key}, ID: before.ID}
+	filter.After = driver.Cursor{At: before.ReceivedAt, Key: before.Key, ID: before.ID}
 	same(f, "the last message", want[len(want)-1:], f.listMessages(&filter).Messages)
 }
 
