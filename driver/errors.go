@@ -128,3 +128,10 @@ type redactedError struct{}
 
 func (redactedError) Error() string        { return "the payload was redacted" }
 func (redactedError) Is(target error) bool { return target == ErrBodyPruned }
+
+// FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
+// written. The statement may succeed for halves of its rows.
+func FaultOfRows(err error) bool {
+	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrNotStored) || errors.Is(err, ErrLockTimeout) ||
+		errors.Is(err, ErrSerialization)
+}

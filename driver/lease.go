@@ -1,10 +1,16 @@
 package driver
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // MaxLeaseRounds is the number of rounds in one call of Store.Lease. Each round looks at as many
 // messages as the limit.
 const MaxLeaseRounds = 10
+
+// LongestLease is the longest lease: the longest timeout of a destination, and the time to record the outcome.
+const LongestLease = time.Hour + 5*time.Second
 
 // LeaseParams are the parameters of Store.Lease.
 type LeaseParams struct {
@@ -73,6 +79,12 @@ const (
 	MessageStale
 )
 
+// Bounds of the response in a Completion.
+const (
+	MaxResponse     = 4 << 10 // bytes
+	MaxResponseType = 255     // bytes of its content type
+)
+
 // Completion is the outcome of one leased message.
 type Completion struct {
 	ID         string
@@ -91,6 +103,16 @@ type Completion struct {
 	// Applied is the object version that a MessageSent delivered, where a stale rule watches the
 	// object. It is stored if it is higher than the stored version.
 	Applied *ObjectVersion
+}
+
+// CheckResponse returns an error that matches ErrBadRow if a store cannot store the response of c.
+func (c *Completion) CheckResponse() error {
+	if len(c.Response) > MaxResponse || len(c.ResponseType) > MaxResponseType || !IsText(c.ResponseType) {
+		return fmt.Errorf("%w: the response to message %s has %d bytes and the content type %.300q, "+
+			"want at most %d bytes, and valid UTF-8 without NUL of at most %d bytes",
+			ErrBadRow, c.ID, len(c.Response), c.ResponseType, MaxResponse, MaxResponseType)
+	}
+	return nil
 }
 
 // CompleteParams are the parameters of Store.Complete.

@@ -1,8 +1,7 @@
 package driver
 
 import (
-	"context"
-	"errors"
+	"math/rand/v2"
 	"time"
 )
 
@@ -26,42 +25,13 @@ func (r Retry) AfterInterrupted(n int) (delay time.Duration, last bool) {
 	return Backoff(r.First, r.Max, n), n >= r.Attempts
 }
 
-// MaxAhead is how far ahead due times may lie, apart from those of failed attempts with a longer
-// wait. Leases and reservations are shorter.
-const MaxAhead = 24 * time.Hour
-
-// LongestLease is the longest lease: the longest timeout of a destination, and the time to record the outcome.
-const LongestLease = time.Hour + 5*time.Second
-
-// PullBackParams are the parameters of Store.PullBack.
-type PullBackParams struct {
-	Sources, Destinations []string // whose events and messages to look at
-	Armable               []string // sources that may be armed
-	Limit                 int
-	// Ahead is how far ahead due times may lie, as MaxAhead, which 0 means. A small one reads all that wait.
-	Ahead time.Duration
-	Now   time.Time // tests only; zero means the database's clock
-}
-
-// reopenWait is how long the delivery of a dead event waits for another session that has locked the event.
-const reopenWait = time.Second
-
-// ReopenOne reopens one event for its delivery, by Store.Reopen. It waits for a second at most for another session that has
-// locked the event, and then fails with ErrLockTimeout.
-func ReopenOne(ctx context.Context, s interface {
-	Reopen(ctx context.Context, p *ReopenParams) (reopened, held []Key, err error)
-}, key Key,
-) (bool, error) {
-	reopened, held, err := s.Reopen(ctx, &ReopenParams{Keys: []Key{key}, Wait: reopenWait})
-	if len(held) > 0 {
-		err = ErrLockTimeout
+// Backoff returns the time to wait after attempt n (from 1) failed, with full jitter: a random time
+// between 0 and first·2ⁿ⁻¹, and at most most.
+func Backoff(first, most time.Duration, n int) time.Duration {
+	most = max(most, 0)
+	ceiling := min(max(first, 0), most)
+	for i := 1; i < n && ceiling < most; i++ {
+		ceiling += min(ceiling, most-ceiling)
 	}
-	return len(reopened) > 0, err
-}
-
-// FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
-// written. The statement may succeed for halves of its rows.
-func FaultOfRows(err error) bool {
-	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrNotStored) || errors.Is(err, ErrLockTimeout) ||
-		errors.Is(err, ErrSerialization)
+	return rand.N(ceiling + 1)
 }

@@ -358,6 +358,22 @@ type ReopenParams struct {
 	Now  time.Time     // tests only; zero means the database's clock
 }
 
+// reopenWait is how long the delivery of a dead event waits for another session that has locked the event.
+const reopenWait = time.Second
+
+// ReopenOne reopens one event for its delivery, by Store.Reopen. It waits for a second at most for another session that has
+// locked the event, and then fails with ErrLockTimeout.
+func ReopenOne(ctx context.Context, s interface {
+	Reopen(ctx context.Context, p *ReopenParams) (reopened, held []Key, err error)
+}, key Key,
+) (bool, error) {
+	reopened, held, err := s.Reopen(ctx, &ReopenParams{Keys: []Key{key}, Wait: reopenWait})
+	if len(held) > 0 {
+		err = ErrLockTimeout
+	}
+	return len(reopened) > 0, err
+}
+
 // Quarantined is a verified request without a usable event.
 type Quarantined struct {
 	Source   string

@@ -251,23 +251,6 @@ func ObjectKey(source, scope, object string) Key {
 	return hashStrings("object", []string{source, scope, object})
 }
 
-// OutboxMessage is a message that does not come from a claim; it has a body of its own.
-type OutboxMessage struct {
-	ID          string // at most 255 bytes of printable ASCII without '.'
-	Destination string
-	// Source, EventID and Type describe its origin; they may be "".
-	Source  string
-	EventID string
-	Type    string
-	// the event whose handler wrote it; zero if there is none
-	Cause   Key
-	Headers []byte // JSON object of header name to list of values
-	Body    []byte
-}
-
-// OutboxKey returns the key of the row with the content of message id.
-func OutboxKey(id string) Key { return hashStrings("outbox", []string{id}) }
-
 // DueSource is a source that has events due for handlers.
 type DueSource struct {
 	Source string

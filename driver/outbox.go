@@ -3,19 +3,25 @@ package driver
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"time"
-	"unicode/utf8"
 )
-
-// Rules that every store and its callers share.
 
 // MaxMessageID is the maximum size of the id of an enqueued message, in bytes.
 const MaxMessageID = 255
 
-// IsText reports whether every database accepts s as text: valid UTF-8 without NUL.
-func IsText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+// OutboxMessage is a message that does not come from a claim; it has a body of its own.
+type OutboxMessage struct {
+	ID          string // at most 255 bytes of printable ASCII without '.'
+	Destination string
+	// Source, EventID and Type describe its origin; they may be "".
+	Source  string
+	EventID string
+	Type    string
+	// the event whose handler wrote it; zero if there is none
+	Cause   Key
+	Headers []byte // JSON object of header name to list of values
+	Body    []byte
+}
 
 // Check returns an error if m has an id or a text that a store cannot store.
 func (m *OutboxMessage) Check() error {
@@ -31,13 +37,5 @@ func (m *OutboxMessage) Check() error {
 	return nil
 }
 
-// Backoff returns the time to wait after attempt n (from 1) failed, with full jitter: a random time
-// between 0 and first·2ⁿ⁻¹, and at most most.
-func Backoff(first, most time.Duration, n int) time.Duration {
-	most = max(most, 0)
-	ceiling := min(max(first, 0), most)
-	for i := 1; i < n && ceiling < most; i++ {
-		ceiling += min(ceiling, most-ceiling)
-	}
-	return rand.N(ceiling + 1)
-}
+// OutboxKey returns the key of the row with the content of message id.
+func OutboxKey(id string) Key { return hashStrings("outbox", []string{id}) }
