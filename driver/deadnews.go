@@ -2,14 +2,13 @@ package driver
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
 // DeadNews are the new dead letters of a span of time, and messages that tell of them.
 type DeadNews interface {
 	// NewDead returns dead letters that died in a span of time, the first to die first: at most
-	// MaxNewDead. It leaves out those that are not dead any more, and summaries (see IsSummary).
+	// MaxNewDead. It leaves out those that are not dead any more, and messages with SummaryPrefix.
 	NewDead(ctx context.Context, p *NewDeadParams) ([]NewDead, error)
 
 	// Enqueue is Driver.EnqueueTx in a transaction of its own.
@@ -47,9 +46,5 @@ type NewDead struct {
 	FailedAt    time.Time
 }
 
-// SummaryPrefix begins the id of each message that tells of dead letters.
+// SummaryPrefix begins the id of each message that tells of dead letters. No message tells of its death.
 const SummaryPrefix = "dead_letters_"
-
-// IsSummary reports whether a message that was enqueued tells of dead letters. No message tells of its
-// death.
-func IsSummary(id string) bool { return strings.HasPrefix(id, SummaryPrefix) }
