@@ -11,6 +11,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -52,7 +53,7 @@ func (b *banner) text(width int, folds, colours bool) string {
 	line := func(label, value string) { fmt.Fprintf(&out, "  %-*s  %s\n", labels, label, value) }
 	count := "no sources"
 	if len(sources) > 0 {
-		count = counted(len(sources), "source")
+		count = say.Count(len(sources), "source")
 	}
 	fmt.Fprintf(&out, "hookonce %s · %s · %s\n", buildVersions().Version, shown.Escape(b.settings.DatabaseDisplay()), count)
 	for i := range listed {

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/bench"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -112,11 +113,11 @@ func (p *program) checkBench(ctx context.Context, f *benchFlags) error {
 }
 
 func (p *program) printBench(r *bench.Report) error {
-	fmt.Fprintf(p.stdout, "hookonce %s · %s · %s, %s\n", r.Version, shown.Escape(r.Database), r.Platform, counted(r.Cores, "core"))
+	fmt.Fprintf(p.stdout, "hookonce %s · %s · %s, %s\n", r.Version, shown.Escape(r.Database), r.Platform, say.Count(r.Cores, "core"))
 	t := newFacts(p.stdout, "MEASURED", "FIGURE", "MEDIAN", "P99", "BOUND BY")
 	for i := range r.Figures {
 		f := &r.Figures[i]
-		t.row(f.Name, grouped(int(f.PerSecond+0.5))+" "+f.Unit+"/s", latency(f.Median), latency(f.P99), f.Bound)
+		t.row(f.Name, say.Number(int(f.PerSecond+0.5))+" "+f.Unit+"/s", latency(f.Median), latency(f.P99), f.Bound)
 	}
 	return t.Flush()
 }
@@ -126,5 +127,5 @@ func latency(s float64) string {
 	if s == 0 {
 		return "-"
 	}
-	return seconds(s)
+	return say.BriefSeconds(s)
 }

@@ -17,6 +17,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 func addYesFlag(cmd *cobra.Command, yes *bool) {
@@ -47,7 +48,7 @@ func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclien
 		return false, fmt.Errorf("planning: %w", err)
 	}
 	if planned.Discarded > 0 {
-		fmt.Fprintf(p.stderr, "Left out: %s. For those, add --note discarded.\n", counted(planned.Discarded, "discarded event"))
+		fmt.Fprintf(p.stderr, "Left out: %s. For those, add --note discarded.\n", say.Count(planned.Discarded, "discarded event"))
 	}
 	if planned.Count == 0 {
 		return false, nil
@@ -86,7 +87,7 @@ func (p *program) ask(ctx context.Context, cmd *cobra.Command, change string) er
 
 // amount returns the number of things of a plan, such as "10,000+ dead letters".
 func (b *bulk) amount(plan *adminclient.Plan) string {
-	n := grouped(plan.Count)
+	n := say.Number(plan.Count)
 	switch {
 	case plan.More:
 		return n + "+ " + b.thing + "s"
@@ -106,7 +107,7 @@ func (b *bulk) pace(plan *adminclient.Plan) string {
 		about = "more than "
 	}
 	long := time.Duration(float64(plan.Count) / float64(b.rate.Count) * float64(b.rate.Per))
-	return fmt.Sprintf(" in %s%s at %d/%s", about, showDuration(max(long.Round(time.Second), time.Second)), b.rate.Count, per)
+	return fmt.Sprintf(" in %s%s at %d/%s", about, say.Setting(max(long.Round(time.Second), time.Second)), b.rate.Count, per)
 }
 
 func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
@@ -121,7 +122,7 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 				label = "no destination"
 			}
 		}
-		n := grouped(plan.Parts[name])
+		n := say.Number(plan.Parts[name])
 		if plan.More {
 			n += "+"
 		}

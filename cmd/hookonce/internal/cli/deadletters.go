@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -67,7 +68,7 @@ func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, sele
 	worked, err := api.WorkOnDeadLetters(ctx, w.verb, key, selected)
 	api.progress.end()
 	faults = append(faults, p.printWorked(w, worked, asJSON))
-	switch looked := counted(worked.Done+worked.Passed, "dead letter"); {
+	switch looked := say.Count(worked.Done+worked.Passed, "dead letter"); {
 	case err != nil && ctx.Err() != nil:
 		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: "run the same command again"})
 	case err != nil:
@@ -106,7 +107,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	case worked.Next != "":
 		resume = "continue with the same command and --cursor " + word(worked.Next)
 	}
-	looked := counted(worked.Done+worked.Passed, "dead letter")
+	looked := say.Count(worked.Done+worked.Passed, "dead letter")
 	switch {
 	case err == nil && worked.Done+worked.Passed == 0:
 		defer warnOfSource(ctx, p.stderr, api.Client, selected.Source)
@@ -122,9 +123,9 @@ func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, 
 	if asJSON {
 		return writeJSON(p.stdout, worked.Shape(w.verb))
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, counted(worked.Done, "dead letter"))
+	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(worked.Done, "dead letter"))
 	if err == nil && worked.Passed > 0 {
-		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", counted(worked.Passed, "dead letter"), w.passed)
+		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(worked.Passed, "dead letter"), w.passed)
 	}
 	if err == nil && worked.RequestID != "" && worked.Done > 0 {
 		_, err = fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",

@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -120,7 +121,7 @@ var destinationChanges = []destinationChange{
 				}
 				all.Retried, all.More = all.Retried+retried.Retried, retried.More
 			}
-			return all, counted(all.Retried, "message") + " to " + name + " due now", nil
+			return all, say.Count(all.Retried, "message") + " to " + name + " due now", nil
 		},
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 func (p *program) dlqUndoCommand() *cobra.Command {
@@ -55,13 +56,13 @@ func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON b
 	}
 	if undone.Undone == 0 && undone.Skipped > 0 {
 		_, failed := fmt.Fprintf(p.stdout, "nothing to undo: %s of this discard: undone before, replayed,\n"+
-			"discarded again or pruned since, or locked by another session\n", counted(undone.Skipped, "dead letter"))
+			"discarded again or pruned since, or locked by another session\n", say.Count(undone.Skipped, "dead letter"))
 		return errors.Join(failed, notUndone(ctx, id, err))
 	}
-	_, failed := fmt.Fprintf(p.stdout, "undid the discard of %s\n", counted(undone.Undone, "dead letter"))
+	_, failed := fmt.Fprintf(p.stdout, "undid the discard of %s\n", say.Count(undone.Undone, "dead letter"))
 	if failed == nil && undone.Skipped > 0 {
 		_, failed = fmt.Fprintf(p.stdout, "passed over %s: undone before, replayed, discarded again or\n"+
-			"pruned since, or locked by another session\n", counted(undone.Skipped, "dead letter"))
+			"pruned since, or locked by another session\n", say.Count(undone.Skipped, "dead letter"))
 	}
 	return errors.Join(failed, notUndone(ctx, id, err))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // checked is the shape of --json for one check.
@@ -64,7 +65,7 @@ func (p *program) doctorCommand() *cobra.Command {
 		failures := len(slices.DeleteFunc(slices.Clone(checks), func(c app.Check) bool { return c.Status != app.StatusFailure }))
 		if failures > 0 {
 			return &app.Error{
-				Err:    fmt.Errorf("%s failed", counted(failures, "check")),
+				Err:    fmt.Errorf("%s failed", say.Count(failures, "check")),
 				Remedy: "follow the remedies on the standard output",
 			}
 		}

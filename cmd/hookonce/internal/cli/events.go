@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -209,7 +210,7 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 		for i := range found.Attempts {
 			a := &found.Attempts[i]
 			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
-				seconds(a.TookSeconds), remark("", a.Error))
+				say.BriefSeconds(a.TookSeconds), remark("", a.Error))
 		}
 		if err := t.Flush(); err != nil {
 			return err

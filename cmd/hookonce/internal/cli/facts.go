@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -91,7 +92,7 @@ func factsOf(spec *provider.Spec) *providerFacts {
 		Name: spec.Name, Title: spec.Title, Docs: spec.Docs, Evidence: evidenceFacts(spec.Evidence),
 		Schemes: []schemeFacts{}, Handshakes: []handshakeFacts{}, Params: factsOfParams(spec.Params),
 		Event: eventFacts(spec.Event), Hint: eventFacts(spec.Hint), HintNote: spec.HintNote,
-		Retry:   retryFacts{showDuration(spec.Retry.Window), showDuration(spec.Retry.Timeout), spec.Retry.Note},
+		Retry:   retryFacts{inSettings(spec.Retry.Window), inSettings(spec.Retry.Timeout), spec.Retry.Note},
 		MaxBody: spec.MaxBody, Notes: append([]string{}, spec.Notes...),
 	}
 	for i := range spec.Schemes {
@@ -129,7 +130,7 @@ func factsOfScheme(s *verify.Scheme) schemeFacts {
 		Secret: whatSecret(s), Params: factsOfParams(s.Params), Weak: s.Weak, Partial: s.Partial, SignsURL: signsURL(s),
 	}
 	if s.Timestamp != nil {
-		f.Tolerance = showDuration(cmp.Or(s.Timestamp.Tolerance, verify.DefaultTolerance))
+		f.Tolerance = say.Setting(cmp.Or(s.Timestamp.Tolerance, verify.DefaultTolerance))
 	}
 	if s.Keys != nil {
 		f.KeysFrom = keysFrom(s.Keys)
@@ -315,17 +316,10 @@ func condition(c provider.Condition) string {
 	return c.At + " is there"
 }
 
-// showDuration writes a duration without needless zeros; "" for 0.
-func showDuration(d time.Duration) string {
+// inSettings words a duration that may be unknown: "" for 0.
+func inSettings(d time.Duration) string {
 	if d == 0 {
 		return ""
 	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+	return say.Setting(d)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -229,7 +230,7 @@ func (l *listener) run(ctx context.Context, client *adminclient.Client, a *admin
 	for {
 		select {
 		case stored := <-begun:
-			fmt.Fprintf(l.notes, "Connected. %s stored, then live. Copies only: production state is untouched.\n", grouped(stored))
+			fmt.Fprintf(l.notes, "Connected. %s stored, then live. Copies only: production state is untouched.\n", say.Number(stored))
 			l.screen.setStatus("Waiting for an event.  q quit")
 		case got := <-arrivals:
 			if err := l.copy(ctx, got.event, got.stored); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -190,12 +191,11 @@ func (l *listener) post(ctx context.Context, c *copied) error {
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	c.Answer, err = readAnswer(resp.Body)
 	if err != nil {
 		return err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // lets the connection be reused
-	c.Status, c.Answer = resp.StatusCode, shorten(strings.ToValidUTF8(string(answer), "\ufffd"))
+	c.Status = resp.StatusCode
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (c *copied) outcome() string {
 	case c.Status == 0:
 		text = "no answer: " + text
 	default:
-		text = strconv.Itoa(c.Status) + " (" + seconds(c.Took) + ")"
+		text = strconv.Itoa(c.Status) + " (" + say.BriefSeconds(c.Took) + ")"
 		if c.Status/100 != 2 && c.Answer != "" {
 			text += " " + c.Answer
 		}

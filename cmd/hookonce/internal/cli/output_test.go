@@ -6,37 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
 )
-
-// All durations for people have one form.
-func TestDuration(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[time.Duration]string{
-		0:                       "0.00 ms",
-		80 * time.Microsecond:   "0.08 ms",
-		96 * time.Microsecond:   "0.1 ms",
-		870 * time.Microsecond:  "0.9 ms",
-		4700 * time.Microsecond: "4.7 ms",
-		9960 * time.Microsecond: "10 ms",
-		12 * time.Millisecond:   "12 ms",
-		999 * time.Millisecond:  "999 ms",
-		1500 * time.Millisecond: "1.5 s",
-		90 * time.Second:        "90.0 s",
-	} {
-		if got := duration(in); got != want {
-			t.Errorf("duration(%d) is %q, want %q", in, got, want)
-		}
-		if got := seconds(in.Seconds()); got != want {
-			t.Errorf("seconds(%f) is %q, want %q", in.Seconds(), got, want)
-		}
-	}
-}
 
 // A few bytes that are not text hide nothing of the others.
 func TestEscaped(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -22,7 +23,7 @@ func escaped(name string, raw []byte) string {
 	if escapes*10 > characters {
 		return fmt.Sprintf("%s has %d bytes that are not text: --json prints them in base64.", name, len(raw))
 	}
-	return strings.TrimSuffix(shown.EscapeLines(string(raw)), "\n") + fmt.Sprintf("\n(%s has %s; --json prints its bytes in base64.)", name, counted(escapes, "escaped character"))
+	return strings.TrimSuffix(shown.EscapeLines(string(raw)), "\n") + fmt.Sprintf("\n(%s has %s; --json prints its bytes in base64.)", name, say.Count(escapes, "escaped character"))
 }
 
 // word quotes s as one word for a shell, for commands that are shown for pasting: an event id must

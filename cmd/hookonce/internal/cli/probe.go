@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/internal/spelling"
 	"github.com/hookonce/hookonce/verify"
@@ -126,29 +127,29 @@ func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 		}
 	case r.Failed > 0 && r.Effects != nil:
 		return &app.Error{
-			Err:    fmt.Errorf("%s failed, and %s could not be decided: --effects: %w", counted(r.Failed, "check"), counted(r.Unknown, "other"), r.Effects),
+			Err:    fmt.Errorf("%s failed, and %s could not be decided: --effects: %w", say.Count(r.Failed, "check"), say.Count(r.Unknown, "other"), r.Effects),
 			Remedy: "mend the command of --effects, change the receiver as each failed check says, and probe it again",
 		}
 	case r.Failed > 0:
 		return &app.Error{
-			Err:    fmt.Errorf("%s failed", counted(r.Failed, "check")),
+			Err:    fmt.Errorf("%s failed", say.Count(r.Failed, "check")),
 			Remedy: "change the receiver as each failed check says, and probe it again",
 		}
 	case r.Effects != nil:
 		return &app.Error{
-			Err:    fmt.Errorf("%s could not be decided: --effects: %w", counted(r.Unknown, "check"), r.Effects),
+			Err:    fmt.Errorf("%s could not be decided: --effects: %w", say.Count(r.Unknown, "check"), r.Effects),
 			Remedy: "run the command of --effects by hand, with an id in the place of {id}: it must print one number",
 		}
 	case r.Unknown > 0 && f.effects != "":
 		return &app.Error{
-			Err:    fmt.Errorf("%s could not be decided", counted(r.Unknown, "check")),
+			Err:    fmt.Errorf("%s could not be decided", say.Count(r.Unknown, "check")),
 			Remedy: "look at the unknown checks above: each says what is missing",
 		}
 	case r.Unknown == 0:
 	case r.Asking == r.Unknown:
-		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", counted(r.Unknown, "check"))
+		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", say.Count(r.Unknown, "check"))
 	default:
-		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: each says what is missing\n", counted(r.Unknown, "check"))
+		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: each says what is missing\n", say.Count(r.Unknown, "check"))
 	}
 	return nil
 }

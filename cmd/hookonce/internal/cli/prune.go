@@ -9,6 +9,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // pruned is the shape of --json.
@@ -40,7 +41,7 @@ func (p *program) pruneCommand() *cobra.Command {
 				return writeJSON(p.stdout, pruned{result.Events, result.Bodies, result.Quarantined})
 			}
 			_, err = fmt.Fprintf(p.stdout, "removed %s, the bodies of %d more, and %s\n",
-				counted(int(result.Events), "event"), result.Bodies, counted(int(result.Quarantined), "quarantined request"))
+				say.Count(result.Events, "event"), result.Bodies, say.Count(result.Quarantined, "quarantined request"))
 			return err
 		})
 	}

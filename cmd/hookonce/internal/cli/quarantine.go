@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // quarantineFilters are the filters of quarantine list.
@@ -188,10 +189,10 @@ func (p *program) printRetried(r *adminclient.QuarantineWork) {
 	if r.Stay() > 0 {
 		left = fmt.Sprintf("; %d left the quarantine", r.Retried)
 	}
-	fmt.Fprintf(p.stdout, "retried %s%s: claimed %s, reopened %d, %s\n", counted(r.Total(), "request"), left,
-		counted(r.Claimed, "event"), r.Reopened, counted(r.Duplicates, "duplicate"))
+	fmt.Fprintf(p.stdout, "retried %s%s: claimed %s, reopened %d, %s\n", say.Count(r.Total(), "request"), left,
+		say.Count(r.Claimed, "event"), r.Reopened, say.Count(r.Duplicates, "duplicate"))
 	if r.Kept > 0 {
-		fmt.Fprintf(p.stdout, "kept %s of batches in the quarantine\n", counted(r.Kept, "item"))
+		fmt.Fprintf(p.stdout, "kept %s of batches in the quarantine\n", say.Count(r.Kept, "item"))
 	}
 }
 
@@ -234,20 +235,20 @@ func (p *program) retryQuarantine(ctx context.Context, cmd *cobra.Command, api *
 	}
 	p.printRetried(result)
 	if result.Unreadable > 0 {
-		fmt.Fprintf(p.stdout, "still unreadable: %s\n", counted(result.Unreadable, "request"))
+		fmt.Fprintf(p.stdout, "still unreadable: %s\n", say.Count(result.Unreadable, "request"))
 	}
 	if result.UnknownSource > 0 {
-		fmt.Fprintf(p.stdout, "source not in the settings: %s\n", counted(result.UnknownSource, "request"))
+		fmt.Fprintf(p.stdout, "source not in the settings: %s\n", say.Count(result.UnknownSource, "request"))
 	}
 	if result.HandledElsewhere > 0 {
-		fmt.Fprintf(p.stdout, "handled by another program: %s\n", counted(result.HandledElsewhere, "request"))
+		fmt.Fprintf(p.stdout, "handled by another program: %s\n", say.Count(result.HandledElsewhere, "request"))
 	}
 	return errors.Join(faults...)
 }
 
 func retryEnded(ctx context.Context, result *adminclient.QuarantineWork, err error) error {
 	const again = "run the same command again: requests that were retried are gone"
-	total := counted(result.Total(), "request")
+	total := say.Count(result.Total(), "request")
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return &app.Error{Err: fmt.Errorf("interrupted after %s", total), Remedy: again}

@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // refusedFilters are the filters of refused list.
@@ -103,7 +104,7 @@ func (p *program) refusedShowCommand() *cobra.Command {
 func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) error {
 	size := "not read"
 	if r.BodySize != nil {
-		size = counted(int(*r.BodySize), "byte")
+		size = say.Count(int(*r.BodySize), "byte")
 	}
 	t := newFacts(w)
 	for _, line := range [][2]string{

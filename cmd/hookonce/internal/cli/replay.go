@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 const modesHint = "--as-new (the destination does the work again) or --same-id (it may skip the work)"
@@ -132,7 +133,7 @@ func someWithoutMode(plan *adminclient.Plan) error {
 		return nil
 	}
 	return &usageError{
-		fmt.Errorf("%s match, and each is done: %w", counted(plan.Count, "event"), driver.ErrModeNeeded), "add " + modesHint,
+		fmt.Errorf("%s match, and each is done: %w", say.Count(plan.Count, "event"), driver.ErrModeNeeded), "add " + modesHint,
 	}
 }
 
@@ -205,7 +206,7 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api,
 func dueAfter(replayed *hookadmin.Replayed) string {
 	due := "its handler runs again"
 	if replayed.Messages > 0 {
-		due = counted(replayed.Messages, "message") + " due"
+		due = say.Count(replayed.Messages, "message") + " due"
 	}
 	return fmt.Sprintf("generation %d, %s", replayed.Generation, due)
 }
@@ -330,15 +331,15 @@ func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, resume
 	refused := result.Total() - result.Replayed - result.Repeated
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", counted(result.Total(), "event"), result.Replayed), Remedy: resume}
+		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", say.Count(result.Total(), "event"), result.Replayed), Remedy: resume}
 	case err != nil:
-		return stopped(fmt.Sprintf("%s, %d replayed", counted(result.Total(), "event"), result.Replayed), err, resume)
+		return stopped(fmt.Sprintf("%s, %d replayed", say.Count(result.Total(), "event"), result.Replayed), err, resume)
 	case refused > 0:
 		remedy := "fix the listed reasons, or narrow the filters"
 		if result.Refused["mode_needed"] > 0 || strings.HasSuffix(result.LastError, driver.ErrModeNeeded.Error()) {
 			remedy = "add " + modesHint + ", or narrow the filters"
 		}
-		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", refused, counted(result.Total(), "event")), Remedy: remedy}
+		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", refused, say.Count(result.Total(), "event")), Remedy: remedy}
 	}
 	return nil
 }
@@ -351,12 +352,12 @@ func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON 
 		maps.Copy(out.Refused, r.Refused)
 		return writeJSON(p.stdout, out)
 	}
-	fmt.Fprintf(p.stdout, "replayed %s\n", counted(r.Replayed, "event"))
+	fmt.Fprintf(p.stdout, "replayed %s\n", say.Count(r.Replayed, "event"))
 	if r.Repeated > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s that this request had already replayed\n", counted(r.Repeated, "event"))
+		fmt.Fprintf(p.stdout, "passed over %s that this request had already replayed\n", say.Count(r.Repeated, "event"))
 	}
 	if r.Passed > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", counted(r.Passed, "event"))
+		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", say.Count(r.Passed, "event"))
 	}
 	if len(r.Refused) == 0 {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/samples"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -131,11 +132,11 @@ func (p *program) send(ctx context.Context, f *sendFlags, target, eventID string
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("interrupted after %s", counted(report.Requests, "request"))
+		return fmt.Errorf("interrupted after %s", say.Count(report.Requests, "request"))
 	}
 	if report.Unexpected > 0 {
 		return &app.Error{
-			Err:    fmt.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, counted(report.Requests, "request")),
+			Err:    fmt.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, say.Count(report.Requests, "request")),
 			Remedy: unexpectedRemedy(results),
 		}
 	}
@@ -251,7 +252,7 @@ func (p *program) describe(s *sending) error {
 	}
 	p.describeBody(s, req)
 	if len(unusable) > 0 && len(ids) > 0 {
-		fmt.Fprintf(p.stderr, "Note: %s of the request cannot be used: %s\n", counted(len(unusable), "event"), shown.Escape(unusable[0]))
+		fmt.Fprintf(p.stderr, "Note: %s of the request cannot be used: %s\n", say.Count(len(unusable), "event"), shown.Escape(unusable[0]))
 	}
 	switch {
 	case len(unusable) > 0 && len(ids) == 0:

@@ -13,11 +13,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/verify"
 )
 
-// maxAnswer bounds the shown part of an answer, in bytes.
+// maxAnswer bounds the shown part of an answer, in characters.
 const maxAnswer = 200
 
 // sent is the outcome of one request.
@@ -102,13 +104,22 @@ func (s *sending) deliver(ctx context.Context, client *http.Client, signed *veri
 		return sent{err: unwrapURL(err), took: time.Since(began)}
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	answer, err := readAnswer(resp.Body)
 	took := time.Since(began)
 	if err != nil {
 		return sent{err: err, took: took}
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20)) // lets the connection be reused
-	return sent{status: resp.StatusCode, answer: shorten(string(answer)), took: took}
+	return sent{status: resp.StatusCode, answer: answer, took: took}
+}
+
+// readAnswer returns the beginning of an answer. It reads on, so that the connection can be used again.
+func readAnswer(body io.Reader) (string, error) {
+	answer, err := io.ReadAll(io.LimitReader(body, utf8.UTFMax*(maxAnswer+1)))
+	if err != nil {
+		return "", err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, 1<<20))
+	return say.Short(strings.TrimSpace(strings.ToValidUTF8(string(answer), "\ufffd")), maxAnswer), nil
 }
 
 func (s *sending) httpRequest(ctx context.Context, signed *verify.Request) (*http.Request, error) {
@@ -141,14 +152,6 @@ func unwrapURL(err error) error {
 		return wrapped.Unwrap()
 	}
 	return err
-}
-
-func shorten(text string) string {
-	text = strings.TrimSpace(text)
-	if len(text) > maxAnswer {
-		return strings.ToValidUTF8(text[:maxAnswer], "") + "…"
-	}
-	return text
 }
 
 // expected returns the first digit of the expected status.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -103,7 +104,7 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	}
 	for i := range r.few {
 		a := &r.few[i]
-		t.row(strconv.Itoa(a.event+1), answered(a.status), duration(a.took), orDash(a.said()))
+		t.row(strconv.Itoa(a.event+1), answered(a.status), say.Brief(a.took), orDash(a.said()))
 	}
 	for _, a := range r.Answers {
 		if r.few == nil {
@@ -115,10 +116,10 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 	}
 	times := "no answer"
 	if l := &r.Latency; l.Max > 0 {
-		times = fmt.Sprintf("answered in %s (median), %s (p99), %s (maximum)", seconds(l.Median/1000), seconds(l.P99/1000), seconds(l.Max/1000))
+		times = fmt.Sprintf("answered in %s (median), %s (p99), %s (maximum)", say.BriefSeconds(l.Median/1000), say.BriefSeconds(l.P99/1000), say.BriefSeconds(l.Max/1000))
 	}
 	_, err := fmt.Fprintf(p.stdout, "\n%s of %s, first id %s\n%s\n",
-		counted(r.Requests, "request"), counted(r.Events, "event"), orDash(shown.Escape(r.FirstID)), times)
+		say.Count(r.Requests, "request"), say.Count(r.Events, "event"), orDash(shown.Escape(r.FirstID)), times)
 	return err
 }
 

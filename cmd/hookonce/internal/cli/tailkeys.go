@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -136,7 +137,7 @@ func (k *tailKeys) showStatus() {
 		k.screen.setStatus("/" + k.typed + "▏ Enter filters · Esc clears")
 		return
 	case k.paused:
-		parts = append(parts, "Paused: "+grouped(len(k.rows)+k.lost)+" new · p go on")
+		parts = append(parts, "Paused: "+say.Number(len(k.rows)+k.lost)+" new · p go on")
 	default:
 		parts = append(parts, "p pause")
 	}
@@ -253,7 +254,7 @@ func (k *tailKeys) pause(on bool) {
 	rows, lost := k.rows, k.lost
 	k.rows, k.lost = nil, 0
 	if lost > 0 {
-		fmt.Fprintf(k.screen, "Warning: %s rows are left out here; hookonce events list shows their events\n", grouped(lost))
+		fmt.Fprintf(k.screen, "Warning: %s rows are left out here; hookonce events list shows their events\n", say.Number(lost))
 	}
 	for _, row := range rows {
 		if k.show(row) != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -168,7 +169,7 @@ func tookOf(row *hookadmin.StreamRow) string {
 	if row.TookSeconds <= 0 {
 		return ""
 	}
-	return seconds(row.TookSeconds)
+	return say.BriefSeconds(row.TookSeconds)
 }
 
 // remarkOf says why, and from where.
