@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hookonce/hookonce/internal/spelling"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -54,7 +54,7 @@ func similar(name Name, names []Name) []string {
 	want := strings.ToLower(string(name))
 	for _, n := range names {
 		long := min(len(want), len(n)) >= 3
-		edits := spelling.Edits(want, string(n))
+		edits := say.Edits(want, string(n))
 		switch {
 		case long && (strings.HasPrefix(string(n), want) || strings.HasPrefix(want, string(n))):
 			near = append(near, match{string(n), 0})

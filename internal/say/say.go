@@ -1,5 +1,5 @@
-// Package say words numbers, durations and long texts for people. Pages, commands and errors ask it, so
-// that all of them spell a thing alike.
+// Package say words numbers, durations and long texts for people, and finds the name that somebody meant.
+// Pages, commands and errors ask it, so that all of them spell a thing alike.
 package say
 
 import (

@@ -8,7 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 const (
@@ -24,13 +25,13 @@ type Error struct {
 }
 
 // Error omits the host: room is short, and readers know the destination.
-func (e *Error) Error() string { return printable(e.Err.Error(), maxError) }
+func (e *Error) Error() string { return shown.EscapeStart(e.Err.Error(), maxError) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func failed(status int, err error) Result {
-	return Result{StatusCode: status, Err: err, Detail: printable(err.Error(), maxDetail)}
+	return Result{StatusCode: status, Err: err, Detail: shown.EscapeStart(err.Error(), maxDetail)}
 }
 
 func (s *Sender) result(ctx context.Context, req *request, resp *http.Response) Result {
@@ -52,7 +53,7 @@ func (s *Sender) result(ctx context.Context, req *request, resp *http.Response) 
 	}
 	hide := secretsOf(req)
 	text := hide.begin(body)
-	res.Detail = printable(strings.TrimSpace(text), maxDetail)
+	res.Detail = shown.EscapeStart(strings.TrimSpace(text), maxDetail)
 	res.Response = []byte(cut(text, MaxResponse))
 	res.ResponseType = cut(plainText(hide.in(resp.Header.Get("Content-Type"))), maxResponseType)
 	return res
@@ -106,29 +107,4 @@ func retryAfter(value string, now time.Time) time.Duration {
 // plainText returns text as every database takes it.
 func plainText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\x00", "")
-}
-
-// printable returns the beginning of text as at most limit bytes of valid UTF-8. It escapes
-// unprintable characters like a Go string: line feeds, escape sequences, bidirectional controls,
-// bytes that are not UTF-8.
-func printable(text string, limit int) string {
-	var out []byte
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		end := len(out)
-		switch {
-		case r == utf8.RuneError && size == 1:
-			out = fmt.Appendf(out, `\x%02x`, text[0])
-		case strconv.IsPrint(r):
-			out = append(out, text[:size]...)
-		default:
-			quoted := strconv.AppendQuoteRune(nil, r)
-			out = append(out, quoted[1:len(quoted)-1]...)
-		}
-		if len(out) > limit {
-			return string(out[:end])
-		}
-		text = text[size:]
-	}
-	return string(out)
 }

@@ -18,7 +18,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -376,30 +375,6 @@ func TestSlowDestinationsDelayNoOther(t *testing.T) {
 	}
 	if got := s.Send(t.Context(), to(url+"/other"), message()); got.Err != nil {
 		t.Errorf("the other destination: %v", got.Err)
-	}
-}
-
-func TestPrintable(t *testing.T) {
-	t.Parallel()
-	tests := map[string]string{
-		"plain é 日本":                     "plain é 日本",
-		"a\r\nb\tc":                      `a\r\nb\tc`,
-		"\x1b[31m\x00\x7f":               `\x1b[31m\x00\x7f`,
-		"\xff\xc3(":                      `\xff\xc3(`,
-		"\u202e\u2028\u0085\ufeff\u00a0": `\u202e\u2028\u0085\ufeff\u00a0`,
-		`"quoted" \ <b>`:                 `"quoted" \ <b>`,
-		"\ufffd":                         "\ufffd",
-	}
-	for in, want := range tests {
-		if got := printable(in, 100); got != want {
-			t.Errorf("%q: got %s, want %s", in, got, want)
-		}
-	}
-	for limit := range 9 {
-		got := printable("é\n日本", limit)
-		if len(got) > limit || !utf8.ValidString(got) || !strings.HasPrefix(`é\n日本`, got) || strings.HasSuffix(got, `\`) {
-			t.Errorf("limit %d: %q", limit, got)
-		}
 	}
 }
 

@@ -23,7 +23,7 @@ var rules = map[string]rule{
 	},
 	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
-		within: []string{"verify", "internal/headers", "internal/locate", "internal/spelling"},
+		within: []string{"verify", "internal/headers", "internal/locate", "internal/say"},
 		why:    "data, and the reading of verified requests",
 	},
 	"driver": {why: "a contract must not lean on what fulfils it"},
@@ -97,10 +97,9 @@ var rules = map[string]rule{
 		why:    "an engine: it knows the store's contract, and neither the root nor another engine",
 	},
 	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
-	"internal/send":        {within: []string{"verify", "internal/dial", "internal/headers"}, why: "one HTTP attempt; the root package builds on it"},
+	"internal/send":        {within: []string{"verify", "internal/dial", "internal/headers", "internal/shown"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
 	"internal/headers":     {why: "names of headers, which sending and reading judge alike"},
-	"internal/spelling":    {why: "it compares two texts"},
 	"internal/settingfile": {why: "it reads files, for all that have settings"},
 	"internal/say":         {why: "one spelling for every output for people"},
 	"internal/shown":       {why: "one answer for every output for people"},
@@ -116,7 +115,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
-			"internal/say", "internal/shown", "internal/spelling",
+			"internal/say", "internal/shown",
 			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
@@ -148,7 +147,7 @@ var rules = map[string]rule{
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
 	},
 	"cmd/hookonce/internal/bench": {
-		within:  []string{".", "driver", "hookmigrate", "hookpgx", "hooksql", "provider", "verify"},
+		within:  []string{".", "driver", "hookmigrate", "hookpgx", "hooksql", "provider", "verify", "internal/say"},
 		modules: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
 		why:     "it measures the library on databases that it makes and removes itself",
 	},
@@ -157,11 +156,11 @@ var rules = map[string]rule{
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
 	},
 	"cmd/hookonce/internal/probe": {
-		within: []string{"provider", "verify", "internal/locate", "internal/sample"},
+		within: []string{"provider", "verify", "internal/locate", "internal/sample", "internal/say"},
 		why:    "it knows receivers by their outside alone",
 	},
 	"cmd/hookonce/internal/demo": {
-		within:  []string{"provider", "verify", "cmd/hookonce/internal/adminclient", "internal/locate", "internal/sample"},
+		within:  []string{"provider", "verify", "cmd/hookonce/internal/adminclient", "internal/locate", "internal/sample", "internal/say"},
 		modules: []string{"github.com/jackc/pgx/v5/stdlib", "modernc.org/sqlite"},
 		why:     "it sees the gateway by its outside: the admin API and the views of the database",
 	},
@@ -173,7 +172,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/settingfile", "internal/shown", "internal/spelling",
+			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/settingfile", "internal/shown",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",
@@ -255,7 +254,7 @@ var rules = map[string]rule{
 var lean = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
 	"internal/dial", "internal/headers", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgsession", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
-	"internal/spelling",
+	"internal/say",
 }
 
 // leanModules are the other modules that lean packages may link, and why. Such a module

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
@@ -136,14 +138,14 @@ func TestBounds(t *testing.T) {
 	claims := func(took time.Duration) *commits { return &commits{n: 100, events: 800, took: took} }
 	busy, idle := usage{0.97, 0.95}, usage{0.4, 0.4}
 	for _, tt := range []struct{ got, want string }{
-		{sqlite.boundOfClaims(busy, claims(time.Second), time.Second), "CPU 97 % of " + cores()},
+		{sqlite.boundOfClaims(busy, claims(time.Second), time.Second), "CPU 97 % of " + say.Count(runtime.GOMAXPROCS(0), "core")},
 		{sqlite.boundOfClaims(idle, claims(900*time.Millisecond), time.Second), "fsync: 100 commits/s of 8 events"},
-		{postgres.boundOfClaims(idle, claims(900*time.Millisecond), time.Second), "round trips: 9ms for a commit of 8 events"},
-		{sqlite.boundOfClaims(idle, claims(100*time.Millisecond), time.Second), "latency of one commit; CPU 40 % of " + cores()},
-		{sqlite.boundOfWork(idle), "fsync; CPU 40 % of " + cores()},
-		{postgres.boundOfWork(idle), "round trips; CPU 40 % of " + cores()},
-		{postgres.boundOfWork(usage{1, 0.3}), "CPU 100 % of " + cores() + ", 30 % by this process"},
-		{postgres.boundOfWork(usage{1.2, 1.2}), "CPU 100 % of " + cores()},
+		{postgres.boundOfClaims(idle, claims(900*time.Millisecond), time.Second), "round trips: 9 ms for a commit of 8 events"},
+		{sqlite.boundOfClaims(idle, claims(100*time.Millisecond), time.Second), "latency of one commit; CPU 40 % of " + say.Count(runtime.GOMAXPROCS(0), "core")},
+		{sqlite.boundOfWork(idle), "fsync; CPU 40 % of " + say.Count(runtime.GOMAXPROCS(0), "core")},
+		{postgres.boundOfWork(idle), "round trips; CPU 40 % of " + say.Count(runtime.GOMAXPROCS(0), "core")},
+		{postgres.boundOfWork(usage{1, 0.3}), "CPU 100 % of " + say.Count(runtime.GOMAXPROCS(0), "core") + ", 30 % by this process"},
+		{postgres.boundOfWork(usage{1.2, 1.2}), "CPU 100 % of " + say.Count(runtime.GOMAXPROCS(0), "core")},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("bound by %q, want %q", tt.got, tt.want)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 const (
@@ -60,7 +61,7 @@ func (m *meter) boundOfClaims(cpu usage, c *commits, lasted time.Duration) strin
 	case m.sqlite && inCommits >= busyStore:
 		return fmt.Sprintf("fsync: %.0f commits/s of %d events", float64(c.n)/lasted.Seconds(), c.events/c.n)
 	case inCommits >= busyStore:
-		return fmt.Sprintf("round trips: %s for a commit of %d events", short(c.took/time.Duration(c.n)), c.events/c.n)
+		return fmt.Sprintf("round trips: %s for a commit of %d events", say.Brief(c.took/time.Duration(c.n)), c.events/c.n)
 	}
 	return "latency of one commit; " + cpu.String()
 }
@@ -77,25 +78,11 @@ func (m *meter) boundOfWork(cpu usage) string {
 }
 
 func (u usage) String() string {
-	text := fmt.Sprintf("CPU %.0f %% of %s", 100*min(u.all, 1), cores())
+	text := fmt.Sprintf("CPU %.0f %% of %s", 100*min(u.all, 1), say.Count(runtime.GOMAXPROCS(0), "core"))
 	if u.own < u.all-0.1 { // the server of the database, or other work
 		text += fmt.Sprintf(", %.0f %% by this process", 100*u.own)
 	}
 	return text
-}
-
-func cores() string {
-	if n := runtime.GOMAXPROCS(0); n > 1 {
-		return strconv.Itoa(n) + " cores"
-	}
-	return "1 core"
-}
-
-func short(d time.Duration) string {
-	if d < time.Millisecond {
-		return d.Round(time.Microsecond).String()
-	}
-	return d.Round(100 * time.Microsecond).String()
 }
 
 // cpuWatch measures the load of the processors.

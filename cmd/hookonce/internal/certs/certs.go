@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/hookonce/hookonce/internal/shown"
 )
@@ -74,13 +73,7 @@ func expiry(leaf *x509.Certificate, now time.Time) string {
 // oneLine returns the text of err, which may quote an authority's answer, without line breaks and
 // control characters.
 func oneLine(err error) string {
-	text := strings.Map(func(r rune) rune {
-		if shown.Unprintable(r) && !unicode.IsSpace(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, err.Error())
-	return strings.Join(strings.Fields(text), " ")
+	return shown.Escape(strings.Join(strings.Fields(err.Error()), " "))
 }
 
 // wake sends to a channel of capacity 1, unless it is full.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/hookadmin"
-	"github.com/hookonce/hookonce/internal/spelling"
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // filterFlag is a flag for a parameter of the API's listings.
@@ -114,7 +114,7 @@ func warnOfSource(ctx context.Context, w io.Writer, client *adminclient.Client, 
 		return // it was removed from the settings, and its events stay
 	}
 	warning := fmt.Sprintf("Warning: the source %q is not in the settings, and has no events", name)
-	if near := spelling.Nearest(name, known); near != "" {
+	if near := say.Nearest(name, known); near != "" {
 		warning += fmt.Sprintf("; did you mean %q?", near)
 	}
 	fmt.Fprintln(w, warning)

@@ -18,7 +18,6 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/probe"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
-	"github.com/hookonce/hookonce/internal/spelling"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -266,7 +265,7 @@ func (f *probeFlags) chooseChecks() error {
 		if slices.Contains(known, name) {
 			continue
 		}
-		if near := spelling.Nearest(name, known); near != "" {
+		if near := say.Nearest(name, known); near != "" {
 			return f.usage("--checks: there is no check %q; did you mean %q?", name, near)
 		}
 		return f.usage("--checks: there is no check %q; the checks are %s", name, strings.Join(known, ", "))

@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
-	"github.com/hookonce/hookonce/internal/spelling"
 )
 
 // Fault is one fault of the settings, or one warning.
@@ -57,16 +56,7 @@ func (f Fault) text(file, kind string) string {
 	if f.Hint != "" {
 		b.WriteString(" (" + f.Hint + ")")
 	}
-	return strings.Map(printable, b.String())
-}
-
-// printable replaces characters that could fake a line break or control a terminal: a key may hold
-// any.
-func printable(r rune) rune {
-	if shown.Unprintable(r) {
-		return unicode.ReplacementChar
-	}
-	return r
+	return shown.Escape(b.String())
 }
 
 // Faults is the error of Load: all faults, sorted by position.
@@ -91,7 +81,7 @@ func sortFaults(list []Fault) {
 }
 
 func didYouMean(name string, known []string) string {
-	if near := spelling.Nearest(name, known); near != "" {
+	if near := say.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	if len(known) == 0 {

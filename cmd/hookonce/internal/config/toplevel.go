@@ -11,8 +11,8 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
-	"github.com/hookonce/hookonce/internal/spelling"
 )
 
 // minToken is the least length of an admin token, in bytes. A shorter one is a warning on loopback
@@ -66,7 +66,7 @@ func (l *loader) unknownVariables() {
 	slices.Sort(names)
 	for _, name := range names {
 		hint := "known: " + strings.Join(known, ", ")
-		if near := spelling.Nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
+		if near := say.Nearest(strings.TrimPrefix(name, prefix), endings); near != "" {
 			hint = "did you mean " + prefix + near + "?"
 		}
 		l.warnings = append(l.warnings, Fault{Path: name, Message: "nothing reads this variable", Hint: hint})

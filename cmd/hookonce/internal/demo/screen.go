@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // Screen shows the demo. Lines and the table go to Out. The progress is one line on Live, which is nil
@@ -43,7 +45,7 @@ func (s *Screen) clear() {
 
 // progress shows how far the traffic has come.
 func (s *Screen) progress(done, all int, rate float64) {
-	numbers := fmt.Sprintf("%7s/%s  %6s/s", number(done), number(all), number(int(rate)))
+	numbers := fmt.Sprintf("%7s/%s  %6s/s", say.Number(done), say.Number(all), say.Number(int(rate)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line := numbers

@@ -2,9 +2,10 @@ package demo
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // layout holds the widths of the table's columns.
@@ -25,10 +26,10 @@ const (
 func table(p *plan, ours, naive *tally, columns layout, colors bool) string {
 	w := &tableWriter{layout: columns, colors: colors}
 	w.row("", "sent", cell{text: "hookonce"}, cell{text: "check, then act"})
-	w.row("events", number(len(p.events)), w.promised(ours.events, len(p.events)), plain(naive.events))
+	w.row("events", say.Number(len(p.events)), w.promised(ours.events, len(p.events)), plain(naive.events))
 	w.row("deliveries", "", plain(ours.deliveries), plain(naive.deliveries))
 	w.row("duplicates absorbed", "", plain(ours.duplicates), plain(naive.duplicates))
-	w.row("forgeries refused", number(p.forged), w.promised(ours.refused, p.forged), w.promised(naive.refused, p.forged))
+	w.row("forgeries refused", say.Number(p.forged), w.promised(ours.refused, p.forged), w.promised(naive.refused, p.forged))
 	w.row("killed with -9", "", plain(ours.kills), plain(naive.kills))
 	w.row("dead letters, replayed", "", plain(ours.dead), cell{text: "–"})
 	w.row("stale, skipped", "", plain(ours.stale), plain(naive.stale))
@@ -44,7 +45,7 @@ func table(p *plan, ours, naive *tally, columns layout, colors bool) string {
 
 // moral tells the faults of the other receiver in words.
 func moral(p *plan, naive *tally) string {
-	text := fmt.Sprintf("Check, then act: %s events done twice or more", number(naive.twice))
+	text := fmt.Sprintf("Check, then act: %s events done twice or more", say.Number(naive.twice))
 	if more := naive.cents - p.money(); more > 0 {
 		text += fmt.Sprintf(", and %s EUR too much", euros(more))
 	}
@@ -83,13 +84,13 @@ func (w *tableWriter) colored(mark string) string {
 	return color + mark + "\x1b[0m"
 }
 
-func plain(n int) cell { return cell{text: number(n)} }
+func plain(n int) cell { return cell{text: say.Number(n)} }
 
 func (w *tableWriter) promised(n, want int) cell {
 	if n == want {
-		return cell{number(n), right}
+		return cell{say.Number(n), right}
 	}
-	return cell{number(n), wrong}
+	return cell{say.Number(n), wrong}
 }
 
 func (w *tableWriter) money(cents, want int64) cell {
@@ -104,14 +105,5 @@ func left(text string, width int) string {
 	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)) + text
 }
 
-// number formats n with commas between thousands.
-func number(n int) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
-}
-
 // euros formats an amount that is not negative.
-func euros(cents int64) string { return fmt.Sprintf("%s.%02d", number(int(cents/100)), cents%100) }
+func euros(cents int64) string { return fmt.Sprintf("%s.%02d", say.Number(cents/100), cents%100) }

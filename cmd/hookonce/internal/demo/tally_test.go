@@ -119,9 +119,4 @@ func TestTable(t *testing.T) {
 	if got := moral(p, naive); !strings.Contains(got, "1,000,000 events done twice or more") || !strings.Contains(got, "EUR too much") {
 		t.Errorf("the sentence below it is %q", got)
 	}
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
-		if got := number(n); got != want {
-			t.Errorf("number(%d) = %s, want %s", n, got, want)
-		}
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -84,9 +85,9 @@ func (a answer) String() string {
 func (a answer) full() string {
 	switch {
 	case a.location != "":
-		return fmt.Sprintf("%s to %s", a, shorten(a.location))
+		return fmt.Sprintf("%s to %s", a, say.Short(a.location, maxSaid))
 	case a.text != "":
-		return fmt.Sprintf("%s: %s", a, shorten(a.text))
+		return fmt.Sprintf("%s: %s", a, say.Short(a.text, maxSaid))
 	}
 	return a.String()
 }

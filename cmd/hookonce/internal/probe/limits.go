@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 const (
@@ -169,10 +171,10 @@ func judgeTimes(answers []answer, limit, timeout time.Duration, title string) ou
 	}
 	slices.Sort(times)
 	p99 := times[(len(times)*99+99)/100-1]
-	saw := "p99 " + rounded(p99)
-	bound := "at most " + rounded(limit)
+	saw := "p99 " + say.Brief(p99)
+	bound := "at most " + say.Brief(limit)
 	if timeout > 0 {
-		bound = title + " gives up at " + rounded(timeout)
+		bound = title + " gives up at " + say.Brief(timeout)
 	}
 	switch {
 	case p99 > limit:

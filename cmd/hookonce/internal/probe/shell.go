@@ -11,13 +11,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
 
 // Limits of the commands that a probe runs.
 const (
 	effectsTime = 15 * time.Second
 	commandTime = time.Minute
-	maxSaid     = 200 // bytes of an error output that are shown
+	maxSaid     = 200 // characters of an output that are shown
 )
 
 // idMark stands for the id of the event in a command and in a body.
@@ -52,7 +54,7 @@ func (p *probe) count(ctx context.Context, id string) (int, error) {
 	case text == "":
 		return 0, errors.New("it printed nothing; it must print one number")
 	case err != nil || n < 0:
-		return 0, fmt.Errorf("it printed %q; it must print one number", shorten(text))
+		return 0, fmt.Errorf("it printed %q; it must print one number", say.Short(text, maxSaid))
 	}
 	return n, nil
 }
@@ -62,14 +64,7 @@ func said(err error, text string) error {
 	if text = strings.TrimSpace(text); text == "" {
 		return err
 	}
-	return fmt.Errorf("%w: %s", err, shorten(text[strings.LastIndexByte(text, '\n')+1:]))
-}
-
-func shorten(text string) string {
-	if len(text) > maxSaid {
-		return strings.ToValidUTF8(text[:maxSaid], "") + "…"
-	}
-	return text
+	return fmt.Errorf("%w: %s", err, say.Short(text[strings.LastIndexByte(text, '\n')+1:], maxSaid))
 }
 
 // command runs --restart, --break or --mend. It discards the output: a server that the command

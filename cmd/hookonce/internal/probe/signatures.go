@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -18,7 +19,7 @@ func runValid(ctx context.Context, p *probe) outcome {
 	a := p.deliver(ctx, e)
 	o := fail(a.String()).effective(e)
 	if a.accepted() {
-		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, rounded(a.took))
+		o.verdict, o.saw = Pass, fmt.Sprintf("%s in %s", a, say.Brief(a.took))
 		return o
 	}
 	f := refusalOf(a)
@@ -233,14 +234,4 @@ func list(answers []answer) string {
 		texts = append(texts, a.String())
 	}
 	return strings.Join(texts, ", ")
-}
-
-func rounded(d time.Duration) string {
-	switch {
-	case d >= time.Second:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d >= 10*time.Millisecond:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }

@@ -1,6 +1,10 @@
-package spelling
+package say_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/say"
+)
 
 func TestEdits(t *testing.T) {
 	t.Parallel()
@@ -21,10 +25,10 @@ func TestEdits(t *testing.T) {
 		{"abc", "xyz", 3},
 		{"é", "e", 2}, // counted in bytes
 	} {
-		if got := Edits(tt.a, tt.b); got != tt.want {
+		if got := say.Edits(tt.a, tt.b); got != tt.want {
 			t.Errorf("from %q to %q: %d edits, want %d", tt.a, tt.b, got, tt.want)
 		}
-		if got := Edits(tt.b, tt.a); got != tt.want {
+		if got := say.Edits(tt.b, tt.a); got != tt.want {
 			t.Errorf("from %q to %q: %d edits, want %d", tt.b, tt.a, got, tt.want)
 		}
 	}
@@ -34,7 +38,7 @@ func TestNearest(t *testing.T) {
 	t.Parallel()
 	known := []string{"github", "gitlab", "stripe"}
 	for name, want := range map[string]string{"githbu": "github", "GITLAP": "gitlab", "strip": "stripe", "zzz": "", "": ""} {
-		if got := Nearest(name, known); got != want {
+		if got := say.Nearest(name, known); got != want {
 			t.Errorf("the nearest name to %q is %q, want %q", name, got, want)
 		}
 	}

@@ -1,6 +1,4 @@
-// Package spelling measures the distance between two names, so that an error for an unknown name
-// can suggest the right one.
-package spelling
+package say
 
 import "strings"
 
