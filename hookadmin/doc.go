@@ -14,6 +14,7 @@
 //	GET  /api/v1/openapi.json                            the OpenAPI document of this API
 //	GET  /healthz                                        200 while the process runs
 //	GET  /readyz                                         200 while deliveries can be claimed, otherwise 503
+//	GET  /debug/pprof/{profile}                          a profile of the process
 //	GET  /                                               dashboard: warnings, and counts of open and failed work
 //	GET  /sources                                        dashboard: sources, and whether each keeps events long enough
 //	GET  /login, POST /login, /logout                    dashboard: only where a token is set
@@ -42,6 +43,11 @@
 // and the API for reading. It opens no change by the API, and the forms of the pages are accepted from
 // pages of the same origin only. Changing a token ends its sessions. Failed logins are limited by remote
 // address: 10 at once, and one more every 6 s.
+//
+// # Profiles
+//
+// Only a profile of the running process shows why a gateway is slow or grows. A listener of its own for
+// net/http/pprof would need its own access control, so the profiles are here, behind the token.
 //
 // # Pages
 //

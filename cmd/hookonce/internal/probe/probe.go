@@ -1,6 +1,8 @@
 // Package probe tests a webhook endpoint from outside: it holds a real conversation with it, as a
-// provider would, and judges the answers. What an answer cannot show, a command of the user tells: how
-// often an event took effect.
+// provider would, and judges the answers. A command of the user tells how often an event took effect,
+// because answers cannot show that. Other commands cause what requests cannot: --restart restarts the
+// receiver between two deliveries, and --break makes its work fail until --mend. Most receivers lose events
+// in these two ways, so probe has the commands for two checks alone.
 package probe
 
 import (
@@ -120,8 +122,7 @@ type trial struct {
 	took time.Duration
 }
 
-// Check reports a configuration of which no event can be made, or whose events have no ids of their
-// own.
+// Check reports a configuration that makes no event, or whose events have no ids of their own.
 func Check(c *Config) error {
 	s, err := newSender(c)
 	if err != nil {
