@@ -1,6 +1,6 @@
 // Package sample makes requests as a provider would send them: with an event's fields in the
-// provider's places, signed as the provider signs. They are for trying out an endpoint; receiving
-// code does not use this package.
+// provider's places, signed as the provider signs. It sends them, one by one or many at a time. They are
+// for trying out an endpoint; receiving code does not use this package.
 package sample
 
 import (

@@ -147,7 +147,7 @@ var rules = map[string]rule{
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
 	},
 	"cmd/hookonce/internal/bench": {
-		within:  []string{".", "driver", "hookmigrate", "hookpgx", "hooksql", "provider", "verify", "internal/say"},
+		within:  []string{".", "driver", "hookmigrate", "hookpgx", "hooksql", "provider", "verify", "internal/sample", "internal/say"},
 		modules: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite"},
 		why:     "it measures the library on databases that it makes and removes itself",
 	},

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/sample"
 )
 
 const (
@@ -48,54 +48,37 @@ func serve(ctx context.Context, source string, engine *hookonce.Engine) (deliver
 	if err != nil {
 		return nil, nil, err
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true}
-	client := &http.Client{Transport: transport}
+	client := sample.NewClient(0, connections, nil)
 	var n atomic.Int64
 	deliver = func(ctx context.Context, lasts time.Duration) (*load, error) {
-		return deliverFor(ctx, lasts, func() (time.Duration, error) {
+		return deliverFor(ctx, lasts, func(ctx context.Context) (time.Duration, error) {
 			return deliverOne(ctx, client, base+"/webhooks/"+source, n.Add(1))
 		})
 	}
 	return deliver, func() {
-		transport.CloseIdleConnections()
+		client.CloseIdleConnections()
 		stopServer()
 		engine.Drain()
 	}, nil
 }
 
 // deliverFor calls one on all connections until the time is over. It fails with the first error.
-func deliverFor(ctx context.Context, lasts time.Duration, one func() (time.Duration, error)) (*load, error) {
+func deliverFor(ctx context.Context, lasts time.Duration, one func(context.Context) (time.Duration, error)) (*load, error) {
 	began := time.Now()
 	var all load
-	var failed error
 	var mu sync.Mutex
-	var wg sync.WaitGroup
-	var stop atomic.Bool
-	for range connections {
-		wg.Go(func() {
-			var took []time.Duration
-			var err error
-			for err == nil && !stop.Load() && ctx.Err() == nil && time.Since(began) < lasts {
-				var t time.Duration
-				if t, err = one(); err == nil {
-					took = append(took, t)
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			all.took = append(all.took, took...)
-			if err != nil && failed == nil {
-				failed = err
-				stop.Store(true)
-			}
-		})
-	}
-	wg.Wait()
+	err := sample.Repeat(ctx, connections, func(ctx context.Context) (bool, error) {
+		took, err := one(ctx)
+		if err != nil {
+			return false, err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		all.took = append(all.took, took)
+		return time.Since(began) < lasts, nil
+	})
 	all.lasted = time.Since(began)
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return &all, failed
+	return &all, err
 }
 
 // deliverOne sends the signed delivery of the n-th event, and returns the time until its answer.
@@ -111,20 +94,11 @@ func deliverOne(ctx context.Context, client *http.Client, url string, n int64) (
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(signatureHeader, hex.EncodeToString(mac.Sum(nil)))
-	began := time.Now()
-	resp, err := client.Do(r)
-	if err != nil {
-		return 0, err
+	answer, err := sample.Send(client, r)
+	if err == nil && answer.Status != http.StatusOK {
+		err = fmt.Errorf("a delivery was answered %d: %s", answer.Status, answer.Body)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return 0, err
-	case resp.StatusCode != http.StatusOK:
-		return 0, fmt.Errorf("a delivery was answered %d: %s", resp.StatusCode, answer)
-	}
-	return time.Since(began), nil
+	return answer.Took, err
 }
 
 // counter counts attempts with one outcome.

@@ -101,7 +101,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	if err != nil {
 		return err
 	}
-	l.client = newSendClient(f.timeout, 1, roots)
+	l.client = sample.NewClient(f.timeout, 1, roots)
 	defer l.client.CloseIdleConnections()
 	return l.run(ctx, client, &adminclient.Arrivals{Source: filter.Source, Since: filter.Since, Overlap: l.overlap})
 }

@@ -167,7 +167,7 @@ func (l *listener) deliver(ctx context.Context, c *copied) error {
 		return nil // interrupted
 	}
 	if err != nil {
-		c.Error = unwrapURL(err).Error()
+		c.Error = err.Error()
 		if untrusted(err) {
 			c.Error += "; --ca FILE names the authority of its certificate"
 		}
@@ -186,16 +186,11 @@ func (l *listener) post(ctx context.Context, c *copied) error {
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", "hookonce-listen")
 	}
-	resp, err := l.client.Do(req)
+	answer, err := sample.Send(l.client, req)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	c.Answer, err = readAnswer(resp.Body)
-	if err != nil {
-		return err
-	}
-	c.Status = resp.StatusCode
+	c.Status, c.Answer = answer.Status, answerText(answer.Body)
 	return nil
 }
 

@@ -1,17 +1,17 @@
 package demo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -44,9 +44,7 @@ type traffic struct {
 }
 
 func newTraffic(p *plan, senders map[provider.Name]*sender, address func() string) *traffic {
-	return &traffic{plan: p, senders: senders, address: address, client: &http.Client{
-		Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 2 * inFlight},
-	}}
+	return &traffic{plan: p, senders: senders, address: address, client: sample.NewClient(0, 2*inFlight, nil)}
 }
 
 // moment is something that happens when the traffic has come that far.
@@ -138,28 +136,21 @@ func (t *traffic) deliver(ctx context.Context, d *delivery) {
 func (t *traffic) post(ctx context.Context, d *delivery, signed *verify.Request, timeout time.Duration) (code int, status string) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	url := "http://" + t.address() + "/webhooks/" + string(d.source)
-	req, err := http.NewRequestWithContext(ctx, signed.Method, url, bytes.NewReader(signed.Body))
+	target := &url.URL{Scheme: "http", Host: t.address(), Path: "/webhooks/" + string(d.source)}
+	req, err := sample.HTTPRequest(ctx, signed, target, "hookonce-demo")
 	if err != nil {
 		t.fail(err)
 		return 0, ""
 	}
-	req.Header = signed.Header
-	resp, err := t.client.Do(req)
+	got, err := sample.Send(t.client, req)
 	var network *net.OpError
 	if !errors.As(err, &network) || network.Op != "dial" {
 		t.sent.Add(1)
 	}
-	if err != nil {
-		return 0, ""
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
-	if err != nil {
-		return 0, ""
-	}
 	var answer struct{ Status any } // a problem has a number here
-	_ = json.Unmarshal(body, &answer)
+	if err == nil {
+		_ = json.Unmarshal(got.Body, &answer)
+	}
 	status, _ = answer.Status.(string)
-	return resp.StatusCode, status
+	return got.Status, status
 }

@@ -22,6 +22,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -151,20 +152,12 @@ func (c *client) dial(ctx context.Context) (net.Conn, error) {
 
 // encode returns the bytes of a request.
 func (c *client) encode(signed *verify.Request) ([]byte, error) {
-	target := *c.target
-	target.RawQuery, target.Fragment = signed.RawQuery, ""
-	req, err := http.NewRequest(signed.Method, target.String(), bytes.NewReader(signed.Body)) //nolint:noctx // it is only written
+	req, err := sample.HTTPRequest(context.Background(), signed, c.target, "hookonce-probe")
 	if err != nil {
 		return nil, err
 	}
-	req.Header, req.Close = signed.Header.Clone(), true
-	if host := req.Header.Get("Host"); host != "" {
-		req.Host = host
-	}
-	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", "hookonce-probe")
-	}
-	if user := target.User; user != nil && req.Header.Get("Authorization") == "" {
+	req.Close = true
+	if user := c.target.User; user != nil && req.Header.Get("Authorization") == "" {
 		password, _ := user.Password()
 		req.SetBasicAuth(user.Username(), password)
 	}
