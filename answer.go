@@ -17,7 +17,7 @@ import (
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
-	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -162,7 +162,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 
 // tally fills in the counts and the outcome for the observer.
 func (a *answer) tally(u *claims.Unit) {
-	a.outcome = deliveryOK
+	a.outcome = tell.OK
 	claimed := false
 	for i := range u.Results {
 		result := &u.Results[i]
@@ -188,9 +188,9 @@ func (a *answer) tally(u *claims.Unit) {
 	switch {
 	case claimed || a.events == 0:
 	case a.reopened > 0:
-		a.outcome = deliveryReopened
+		a.outcome = tell.Reopened
 	default:
-		a.outcome = deliveryDuplicate
+		a.outcome = tell.Duplicate
 	}
 }
 
@@ -238,7 +238,7 @@ func answerMalformed(d *delivery, reason string) *answer {
 			Status string `json:"status"`
 		}{"quarantined"})
 	}
-	a.outcome = deliveryMalformed
+	a.outcome = tell.Malformed
 	return d.acknowledge(a)
 }
 
@@ -415,71 +415,27 @@ func (l *refusalLog) write(r *http.Request, client, source string, a *answer, tr
 	l.log.LogAttrs(context.WithoutCancel(r.Context()), level, "refused", attrs...)
 }
 
-// ofAnswer returns the span of a delivery that was answered with a. Without one, the delivery was not
-// verified: it must not continue the trace that it names, so it only has a link to it.
-func (t *tracing) ofAnswer(r *http.Request, a *answer) *span {
-	if t == nil {
-		return nil
-	}
-	if a.delivery != nil && a.delivery.span != nil {
-		return a.delivery.span
-	}
-	at := a.began
-	if at.IsZero() {
-		at = time.Now()
-	}
-	return t.start(SpanStart{Name: SpanReceive, At: at, Link: send.Traceparent(r.Header)})
-}
-
-// endDelivery ends the span of a delivery that was answered with a.
-func (s *span) endDelivery(source string, a *answer, outcome, reason string, at time.Time) {
-	if s == nil {
-		return
-	}
-	end := SpanEnd{At: at, Attributes: []slog.Attr{
-		slog.String("source", source), slog.Int("status", a.status), slog.String("outcome", outcome), slog.Int("events", a.events),
-	}}
-	if id := a.eventID(); id != "" {
-		end.Attributes = append(end.Attributes, slog.String("event_id", id))
-	}
-	if reason != "" {
-		end.Attributes = append(end.Attributes, slog.String("reason", reason))
-	}
-	if a.errorID != "" {
-		end.Attributes = append(end.Attributes, slog.String("error_id", a.errorID))
-	}
-	if a.status >= http.StatusInternalServerError {
-		end.Err = unavailableError(a.why)
-	}
-	s.end(end)
-}
-
-// unavailableError is why a delivery was not accepted.
-type unavailableError string
-
-func (e unavailableError) Error() string { return string(e) }
-
 // seenIn returns the events of a unit with final results, and a part without an id for each of the
 // malformed ones.
 func seenIn(u *claims.Unit, malformed int) []seen {
 	all := make([]seen, 0, len(u.Claims)+malformed)
 	for i := range u.Results {
 		claim, result := &u.Claims[i], &u.Results[i]
-		one := seen{claim.EventID, claim.Type, deliveryDuplicate}
+		one := seen{claim.EventID, claim.Type, tell.Duplicate}
 		switch {
 		case errors.Is(result.Err, driver.ErrBadRow):
-			one.outcome = deliveryMalformed
+			one.outcome = tell.Malformed
 		case result.Err != nil:
-			one.outcome = deliveryUnavailable
+			one.outcome = tell.Unavailable
 		case result.Claimed:
-			one.outcome = deliveryOK
+			one.outcome = tell.OK
 		case result.Reopened:
-			one.outcome = deliveryReopened
+			one.outcome = tell.Reopened
 		}
 		all = append(all, one)
 	}
 	for range malformed {
-		all = append(all, seen{outcome: deliveryMalformed})
+		all = append(all, seen{outcome: tell.Malformed})
 	}
 	return all
 }
@@ -493,7 +449,7 @@ func (in *Engine) feedDelivery(r *http.Request, source string, a *answer, now ti
 	row := &feed.Row{At: now, Kind: driver.FeedDelivery, Source: source, Outcome: outcome, Details: feed.Details{
 		Status: a.status, TookSeconds: took.Seconds(), Reason: reason, Remote: in.remote(r), ErrorID: a.errorID, Error: a.why,
 	}}
-	if outcome == deliveryRefused {
+	if outcome == tell.Refused {
 		row.Kind, row.Error = driver.FeedRefused, "" // the reason says it
 	}
 	in.feed.delivery(row, a.seen)

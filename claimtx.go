@@ -148,7 +148,7 @@ func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed)
 	defer cancel()
 	for i := range claimed {
 		// An event that had only routes is not the caller's to handle; its messages are reopened.
-		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == RedeliveryReopen {
+		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == redeliveryReopen {
 			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
 		}
 	}
@@ -209,7 +209,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 		return slices.Compare(d.claims[a].Key[:], d.claims[b].Key[:])
 	})
 	p := &driver.ClaimParams{
-		LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen, AllowUnsafe: in.cfg.AllowUnsafe,
+		LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == redeliveryReopen, AllowUnsafe: in.cfg.AllowUnsafe,
 	}
 	place := make(map[driver.Key]int) // index into p.Claims
 	for _, i := range order {

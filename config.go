@@ -21,19 +21,19 @@ import (
 const (
 	DefaultDedupeWindow   = 30 * 24 * time.Hour
 	DefaultRetention      = 30 * 24 * time.Hour
-	DefaultAckTimeout     = 3 * time.Second
+	defaultAckTimeout     = 3 * time.Second
 	DefaultMaxBody        = 1 << 20
 	DefaultSendTimeout    = 15 * time.Second
 	DefaultSendAttempts   = 20
 	DefaultFirstRetry     = 10 * time.Second
 	DefaultMaxRetry       = 12 * time.Hour
 	DefaultConcurrency    = 16
-	DefaultQueue          = 8192
+	defaultQueue          = 8192
 	DefaultBodyBytes      = 256 << 20
-	DefaultQuarantineRows = 10_000
-	DefaultBatch          = 200
-	DefaultInlineAttempts = 5
-	DefaultRefetchTimeout = 10 * time.Second
+	defaultQuarantineRows = 10_000
+	defaultBatch          = 200
+	defaultInlineAttempts = 5
+	defaultRefetchTimeout = 10 * time.Second
 )
 
 // DefaultUnverifiedRate is the default of Config.UnverifiedRate.
@@ -242,7 +242,7 @@ type Malformed string
 
 // The values of Source.Malformed.
 const (
-	MalformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
+	malformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 
@@ -251,7 +251,7 @@ type Redelivery string
 
 // The values of Source.Redelivery.
 const (
-	RedeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
+	redeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
 	RedeliveryAck    Redelivery = "ack"    // the event is only acknowledged
 )
 
@@ -260,7 +260,7 @@ type Consume string
 
 // The values of Source.Consume.
 const (
-	ConsumeRoutes Consume = "routes" // the routes alone; the default
+	consumeRoutes Consume = "routes" // the routes alone; the default
 	ConsumeSQL    Consume = "sql"    // an application takes them by SQL, or with its own handlers
 )
 
@@ -360,9 +360,9 @@ func (c *Config) withDefaults() Config {
 	setDefault(&out.DedupeWindow, DefaultDedupeWindow)
 	setDefault(&out.Retention, DefaultRetention)
 	setDefault(&out.UnverifiedRate, DefaultUnverifiedRate)
-	setDefault(&out.Queue, DefaultQueue)
+	setDefault(&out.Queue, defaultQueue)
 	setDefault(&out.BodyBytes, DefaultBodyBytes)
-	setDefault(&out.QuarantineRows, DefaultQuarantineRows)
+	setDefault(&out.QuarantineRows, defaultQuarantineRows)
 	if out.Logger == nil {
 		out.Logger = slog.Default()
 	}
@@ -373,7 +373,7 @@ func (c *Config) withDefaults() Config {
 // setWorkDefaults fills in the defaults of handlers, which depend on the database.
 func (c *Config) setWorkDefaults(l driver.WorkLimits) {
 	setDefault(&c.Workers, l.Transactions)
-	setDefault(&c.Batch, DefaultBatch)
+	setDefault(&c.Batch, defaultBatch)
 	setDefault(&c.HandlerTimeout, l.HandlerTimeout)
 	c.Retry.setDefaults()
 	if most := l.MaxTransactions; most > 0 && c.Workers > most {

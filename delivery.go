@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
@@ -43,7 +44,7 @@ func (d *delivery) input() *locate.Input {
 
 // unit returns claims of d for the queue.
 func (d *delivery) unit(all []driver.Claim) *claims.Unit {
-	return claims.NewUnit(all, d.source.Redelivery == RedeliveryReopen, d.deadline)
+	return claims.NewUnit(all, d.source.Redelivery == redeliveryReopen, d.deadline)
 }
 
 func (s *source) acceptsEncoding(values []string) bool {
@@ -213,27 +214,14 @@ type RetriedRequest struct {
 // settings.
 var ErrUnknownSource = errors.New("its source is not in the settings")
 
-// ErrHandledElsewhere is the error of RetryQuarantined for a request that another process received
-// for its handlers, or for the caller of Verify, if this process has no handlers for the source. A
-// claim here would leave the events without that work.
-var ErrHandledElsewhere = errors.New("another program handles the events of its source, and this one has no handlers for them")
-
-// UnreadableError is the error of RetryQuarantined for a request that stays in the quarantine,
-// because it still cannot be read or the database still refuses its events.
-type UnreadableError struct {
-	Reason string // as the quarantine shows it now
-}
-
-// Error returns the reason.
-func (e *UnreadableError) Error() string { return "still unreadable: " + e.Reason }
-
 // RetryQuarantined reads a quarantined request again with the present settings of its source, claims
 // its events as those of a delivery, and then removes it from the quarantine. It checks no
 // signature: the request was verified when it was stored.
 //
-// The error matches driver.ErrNotFound; ErrUnknownSource; ErrHandledElsewhere; or, as an
-// *UnreadableError, says why the request stays in the quarantine. After any error the request is
-// still there, and a repetition is safe: events that were claimed are duplicates then.
+// The error matches driver.ErrNotFound or ErrUnknownSource, or says why the request stays in the
+// quarantine: it still cannot be read, or another program handles the events of its source. After any
+// error the request is still there, and a repetition is safe: events that were claimed are duplicates
+// then.
 func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*RetriedRequest, error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
@@ -244,7 +232,7 @@ func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*Retrie
 	}
 	log := in.log.With(slog.String("source", q.Source), slog.String("quarantined", id))
 	retried, err := in.retryQuarantined(ctx, q)
-	if still, is := errors.AsType[*UnreadableError](err); is {
+	if still, is := errors.AsType[*operate.UnreadableError](err); is {
 		log.Info("quarantined request retried: it stays", slog.String("reason", still.Reason))
 		// A request that another caller has removed meanwhile needs no reason.
 		_, settleErr := in.store.SettleQuarantined(ctx, &driver.SettleQuarantinedParams{Key: key, Reason: still.Reason})
@@ -269,14 +257,14 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 		return nil, ErrUnknownSource
 	}
 	if q.Handled && !in.works(src) {
-		return nil, ErrHandledElsewhere
+		return nil, operate.ErrHandledElsewhere
 	}
 	if err := in.durability.refusal(); err != nil {
 		return nil, err
 	}
 	d, err := src.stored(q)
 	if err != nil {
-		return nil, &UnreadableError{wire.ErrorText(err)}
+		return nil, &operate.UnreadableError{Reason: wire.ErrorText(err)}
 	}
 	d.handled = d.handled || in.works(src)
 	budget := in.bodies.Budget(src.Name)
@@ -284,7 +272,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if err := d.inflate(budget); errors.Is(err, wire.ErrBudget) {
 		return nil, fmt.Errorf("%w: too many bodies are being received: %w", driver.ErrUnavailable, err)
 	} else if err != nil {
-		return nil, &UnreadableError{wire.ErrorText(err)}
+		return nil, &operate.UnreadableError{Reason: wire.ErrorText(err)}
 	}
 	events, malformed := src.extractor.ExtractStored(provider.Part(q.Part), d.header, d.body, wire.Secret)
 	if len(events) == 0 {
@@ -292,7 +280,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 		if len(malformed) > 0 {
 			reason = malformed[0].Reason
 		}
-		return nil, &UnreadableError{reason}
+		return nil, &operate.UnreadableError{Reason: reason}
 	}
 	unit := d.unit(in.claimsFor(d, events))
 	if err := in.claimStored(ctx, d, unit); err != nil {
@@ -304,7 +292,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 		return nil, err
 	}
 	if len(retried.EventIDs) == 0 {
-		return nil, &UnreadableError{refused[0].Reason}
+		return nil, &operate.UnreadableError{Reason: refused[0].Reason}
 	}
 	malformed = append(malformed, refused...)
 	if retried.Kept = len(malformed); retried.Kept > 0 {

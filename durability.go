@@ -45,9 +45,8 @@ func (d *durability) refusal() error {
 	return nil
 }
 
-// Weaknesses reads the durability settings of the database. It returns the weak ones, separated by
-// Config.AllowUnsafe.
-func (in *Engine) Weaknesses(ctx context.Context) (refused, allowed []driver.Weakness, err error) {
+// weaknesses implements operate.Engine.Weaknesses.
+func (in *Engine) weaknesses(ctx context.Context) (refused, allowed []driver.Weakness, err error) {
 	found, err := in.store.Weaknesses(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("hookonce: reading the durability settings of the database: %w", err)
@@ -62,11 +61,9 @@ func (in *Engine) Weaknesses(ctx context.Context) (refused, allowed []driver.Wea
 	return refused, allowed, nil
 }
 
-// CheckDurability reads the durability settings of the database, and returns an UnsafeError if a
-// weak one is not allowed. From then on deliveries are answered 503, until the next look finds it
-// mended. Run looks every 30 s, and each call of Ready looks too.
-func (in *Engine) CheckDurability(ctx context.Context) error {
-	refused, allowed, err := in.Weaknesses(ctx)
+// checkDurability implements operate.Engine.CheckDurability.
+func (in *Engine) checkDurability(ctx context.Context) error {
+	refused, allowed, err := in.weaknesses(ctx)
 	if err != nil {
 		return err // the last look stays in force
 	}
@@ -90,10 +87,10 @@ func (in *Engine) CheckDurability(ctx context.Context) error {
 	return fmt.Errorf("hookonce: %w", unsafe)
 }
 
-// watchDurability is CheckDurability for the upkeep. Its error says only that the settings could not
+// watchDurability is checkDurability for the upkeep. Its error says only that the settings could not
 // be read.
 func (in *Engine) watchDurability(ctx context.Context) error {
-	err := in.CheckDurability(ctx)
+	err := in.checkDurability(ctx)
 	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
 		return nil
 	}
@@ -105,7 +102,7 @@ func (in *Engine) watchDurability(ctx context.Context) error {
 func (in *Engine) startSafely(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, durabilityTimeout)
 	defer cancel()
-	err := in.CheckDurability(ctx)
+	err := in.checkDurability(ctx)
 	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
 		return err
 	}

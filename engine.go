@@ -16,9 +16,9 @@ import (
 	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/figures"
-	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -58,7 +58,7 @@ type Engine struct {
 	figures       *figures.Sums
 	refused       *figures.Refused
 	feed          liveFeed
-	jobs          *jobs.Runner
+	operator      *operate.Operator
 	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
 
@@ -168,9 +168,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	host, _ := os.Hostname()
 	in.host = figureText(host)
 	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}
-	in.jobs = jobs.New(store, jobs.Options{
-		Replay: in.replayForJob, Pace: jobPace, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
-	})
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
@@ -195,8 +192,18 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 			in.observers.claim(size, took, err)
 		},
 	})
+	in.operator = operate.New(store, &operate.Options{
+		Replay: in.replayForJob, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
+		Engine: operate.Engine{
+			CanLearn: in.canLearn, FreshCounts: in.claims.FreshCounts, Clock: in.compareClocks, Weaknesses: in.weaknesses, CheckDurability: in.checkDurability,
+		},
+	})
 	return in, nil
 }
+
+// Operator returns what hookadmin and the gateway need besides this API. It is not for other programs,
+// and may change with any release.
+func (in *Engine) Operator() *operate.Operator { return in.operator }
 
 // works reports whether events of src have work of their own in this process: handlers, or SQL
 // consumers.
@@ -318,7 +325,7 @@ func (in *Engine) Run(ctx context.Context) error {
 	wg.Go(func() { in.relays.Run(ctx) })
 	wg.Go(func() { in.maintain(ctx) })
 	wg.Go(func() { in.pruneAgain(ctx) })
-	wg.Go(func() { in.jobs.Run(ctx) })
+	wg.Go(func() { in.operator.Run(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -120,7 +121,7 @@ type RedactRequest struct {
 // one of the messages is not finished. In these cases nothing changed. After driver.ErrCommitUnknown
 // the request can safely be repeated.
 func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
-	if err := checkRequestID(r.RequestID); err != nil {
+	if err := operate.CheckRequestID(r.RequestID); err != nil {
 		return nil, err
 	}
 	detail, err := in.store.Event(ctx, r.Source, r.EventID)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -94,7 +95,7 @@ func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline 
 		return a
 	case r.Method != http.MethodPost:
 		return refused(http.StatusBadRequest, "This is not a request that the provider of this source makes.",
-			"no handshake of the provider", nil).because(reasonHandshake)
+			"no handshake of the provider", nil).because(tell.ReasonHandshake)
 	case src.shakes.Signable(req):
 		return in.refuseUnverified(r, time.Now(), errSignable)
 	}
@@ -149,17 +150,17 @@ func refuseHandshake(shake *provider.Shake, err error) *answer {
 	why := "handshake " + shake.ID()
 	switch {
 	case errors.Is(err, provider.ErrHandshakeSetup):
-		return refused(http.StatusForbidden, "This source is not set up for that.", why, err).because(reasonHandshake)
+		return refused(http.StatusForbidden, "This source is not set up for that.", why, err).because(tell.ReasonHandshake)
 	case errors.Is(err, provider.ErrHandshakeCheck):
-		return refused(http.StatusForbidden, "The request lacks a required value.", why, err).because(reasonHandshake)
+		return refused(http.StatusForbidden, "The request lacks a required value.", why, err).because(tell.ReasonHandshake)
 	default:
-		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err).because(reasonHandshake)
+		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err).because(tell.ReasonHandshake)
 	}
 }
 
 func answerHandshake(reply *provider.HandshakeReply) *answer {
 	a := &answer{
-		status: reply.Status, contentType: reply.ContentType, body: reply.Body, outcome: deliveryHandshake,
+		status: reply.Status, contentType: reply.ContentType, body: reply.Body, outcome: tell.Handshake,
 		header: map[string]string{"Cache-Control": "no-store"},
 		why:    "the request was a handshake, which holds no event",
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -15,7 +16,7 @@ import (
 func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Unit, malformed []provider.Malformed) *answer {
 	if failure := in.claimInline(ctx, d, unit); failure != nil {
 		a := refused(http.StatusInternalServerError, "The delivery was not handled. Send it again.", "an Inline handler failed", failure)
-		a.outcome = deliveryFailed
+		a.outcome = tell.Failed
 		return a
 	}
 	return in.answerClaimed(ctx, d, unit, malformed)

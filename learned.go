@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // learnInterval is the time between two looks for secrets that other processes learned.
@@ -146,7 +147,7 @@ func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, e
 // again.
 func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
 	if _, err := src.verifier.ParseKey(secret); err != nil {
-		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err).because(reasonSecret)
+		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err).because(tell.ReasonSecret)
 	}
 	list := in.learned.of(src.Name)
 	// Write only if the source is armed: unverified requests must not cause writes.
@@ -172,7 +173,7 @@ func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer
 	}
 	return refused(http.StatusForbidden, "This source does not take a secret now.",
 		"a secret was handed over while the source was not armed: to take it, run hookonce sources arm "+src.Name+
-			" and make the provider send it again", nil).because(reasonSecret)
+			" and make the provider send it again", nil).because(tell.ReasonSecret)
 }
 
 // knows reports whether a secret was learned, in constant time.
@@ -185,37 +186,30 @@ func knows(state *driver.SourceSecrets, secret string) bool {
 	return match == 1
 }
 
-// CanLearn reports whether the provider of a source hands secrets over.
-func (in *Engine) CanLearn(source string) bool {
+// canLearn reports whether the provider of a source hands secrets over.
+func (in *Engine) canLearn(source string) bool {
 	src := in.setup.Load().sources[source]
 	return src != nil && src.canLearn()
 }
 
 // Arm lets a source learn one secret that its provider hands over, within the time long, at most
-// MaxArmed. A long of 0 disarms the source. The secret is then in force beside those of the
+// 24 h. A long of 0 disarms the source. The secret is then in force beside those of the
 // settings and those learned before; with replace it replaces the latter. It is stored in the
 // database, readable by every role that may read the table.
 //
-// The error matches driver.ErrNotFound if there is no such source, and ErrNoSecretDelivered if its
-// provider hands no secret over.
+// The error matches driver.ErrNotFound if there is no such source. It is another one if the provider
+// hands no secret over.
 func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
 	switch {
 	case in.setup.Load().sources[source] == nil:
 		return nil, fmt.Errorf("hookonce: source %q: %w", source, driver.ErrNotFound)
-	case !in.CanLearn(source):
-		return nil, fmt.Errorf("hookonce: source %q: %w", source, ErrNoSecretDelivered)
-	case long < 0 || long > MaxArmed:
-		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, MaxArmed)
+	case !in.canLearn(source):
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, operate.ErrNoSecretDelivered)
+	case long < 0 || long > operate.MaxArmed:
+		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, operate.MaxArmed)
 	}
 	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
 }
-
-// MaxArmed is the longest time that Arm can arm a source.
-const MaxArmed = 24 * time.Hour
-
-// ErrNoSecretDelivered means that a provider does not hand secrets over: copy the secret into the
-// settings.
-var ErrNoSecretDelivered = errors.New("its provider does not hand its secret over: put it into the settings")
 
 // addLearned adds the learned secrets to src, if it can learn.
 func (in *Engine) addLearned(src *source) {

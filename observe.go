@@ -2,12 +2,14 @@ package hookonce
 
 import (
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -41,7 +43,7 @@ type DeliveryObserved struct {
 	// Outcome is "ok", "duplicate", "reopened", "malformed", "handshake" for an answered handshake,
 	// "refused" for any other 4xx, "failed" for a failed Inline handler, or "unavailable".
 	Outcome string
-	// Reason is one of RefusalReasons if Outcome is "refused", and "" otherwise.
+	// Reason is that of a refusal, such as "signature_wrong"; "" unless Outcome is "refused".
 	Reason string
 	// Took is the time from the first byte of the request to the answer; 0 if Refuse got an error
 	// that is not from Verify or ClaimTx.
@@ -97,57 +99,6 @@ type BarredObserved struct {
 	Destination string
 }
 
-// The outcomes of DeliveryObserved.
-const (
-	deliveryOK          = "ok"
-	deliveryDuplicate   = "duplicate"
-	deliveryReopened    = "reopened"
-	deliveryMalformed   = "malformed"
-	deliveryHandshake   = "handshake"
-	deliveryRefused     = "refused"
-	deliveryFailed      = "failed"
-	deliveryUnavailable = "unavailable"
-)
-
-// The values of DeliveryObserved.Reason.
-const (
-	reasonUnknownSource    = "unknown_source"
-	reasonMethod           = "method"
-	reasonHeaders          = "headers"
-	reasonTooLarge         = "too_large"
-	reasonEncoding         = "encoding"
-	reasonSlowBody         = "slow_body"
-	reasonUnreadable       = "unreadable_body"
-	reasonSignatureMissing = "signature_missing"
-	reasonSignatureWrong   = "signature_wrong" // also repeated and malformed ones
-	reasonTooOld           = "too_old"
-	reasonTooNew           = "too_new"
-	reasonHandshake        = "handshake"
-	reasonSecret           = "secret" // one that a provider handed over
-	reasonRate             = "rate"
-	reasonUnverifiedRate   = "unverified_rate"
-)
-
-// DeliveryOutcomes returns all values of DeliveryObserved.Outcome.
-func DeliveryOutcomes() []string {
-	return []string{
-		deliveryOK, deliveryDuplicate, deliveryReopened, deliveryMalformed, deliveryHandshake, deliveryRefused, deliveryFailed,
-		deliveryUnavailable,
-	}
-}
-
-// RefusalReasons returns the values of DeliveryObserved.Reason.
-func RefusalReasons() []string {
-	return []string{
-		reasonUnknownSource, reasonMethod, reasonHeaders, reasonTooLarge, reasonEncoding, reasonSlowBody, reasonUnreadable,
-		reasonSignatureMissing, reasonSignatureWrong, reasonTooOld, reasonTooNew, reasonHandshake, reasonSecret,
-		reasonRate, reasonUnverifiedRate,
-	}
-}
-
-// MessageOutcomes returns all values of AttemptObserved.Outcome for messages.
-func MessageOutcomes() []string { return []string{"sent", "retry", "dead", "skipped"} }
-
 // observers call an Observer. A nil *observers calls nothing.
 type observers struct {
 	observer Observer
@@ -165,14 +116,14 @@ func newObservers(o *Observer, log *slog.Logger) *observers {
 
 func (o *observers) claim(size int, took time.Duration, err error) {
 	if o != nil {
-		tell(o, o.observer.Claim, ClaimObserved{Size: size, Took: took, Err: err})
+		observe(o, o.observer.Claim, ClaimObserved{Size: size, Took: took, Err: err})
 	}
 }
 
 // handler observes an attempt of a handler.
 func (o *observers) handler(a *work.Observed, traceID string) {
 	if o != nil {
-		tell(o, o.observer.Attempt, AttemptObserved{
+		observe(o, o.observer.Attempt, AttemptObserved{
 			Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
 			Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: traceID,
 		})
@@ -183,7 +134,7 @@ func (o *observers) handler(a *work.Observed, traceID string) {
 func (o *observers) message(a *relay.Observed) {
 	if o != nil {
 		m := a.Message
-		tell(o, o.observer.Attempt, AttemptObserved{
+		observe(o, o.observer.Attempt, AttemptObserved{
 			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
 			Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
 			TraceID: send.SampledTrace(a.Traceparent),
@@ -193,19 +144,19 @@ func (o *observers) message(a *relay.Observed) {
 
 func (o *observers) operated(action, source string, count int) {
 	if o != nil {
-		tell(o, o.observer.Operated, OperatedObserved{Action: action, Source: source, Count: count})
+		observe(o, o.observer.Operated, OperatedObserved{Action: action, Source: source, Count: count})
 	}
 }
 
 func (o *observers) pruned(p PrunedObserved) {
 	if o != nil {
-		tell(o, o.observer.Pruned, p)
+		observe(o, o.observer.Pruned, p)
 	}
 }
 
 func (o *observers) barred(destination string) {
 	if o != nil {
-		tell(o, o.observer.Barred, BarredObserved{Destination: destination})
+		observe(o, o.observer.Barred, BarredObserved{Destination: destination})
 	}
 }
 
@@ -215,7 +166,7 @@ func (o *observers) delivery(source string, a *answer, took time.Duration, trace
 		return
 	}
 	outcome, reason := a.observed()
-	tell(o, o.observer.Delivery, DeliveryObserved{
+	observe(o, o.observer.Delivery, DeliveryObserved{
 		Source: source, Status: a.status, Outcome: outcome, Reason: reason, Took: took, Events: a.events, Unrouted: a.unrouted,
 		Reopened: a.reopened, OtherBodies: a.otherBodies, Undecided: a.undecided, TraceID: traceID,
 	})
@@ -227,14 +178,14 @@ func (a *answer) observed() (outcome, reason string) {
 	case a.outcome != "":
 		return a.outcome, ""
 	case a.status >= 500:
-		return deliveryUnavailable, ""
+		return tell.Unavailable, ""
 	}
-	return deliveryRefused, a.reason
+	return tell.Refused, a.reason
 }
 
-// tell calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
+// observe calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
 // would leave behind. So f has its own goroutine, unless Observer.Direct says that it never ends it.
-func tell[T any](o *observers, f func(T), what T) {
+func observe[T any](o *observers, f func(T), what T) {
 	if f == nil {
 		return
 	}
@@ -262,3 +213,47 @@ func callDirectly[T any](f func(T), what T) (err error) {
 	f(what)
 	return nil
 }
+
+// ofAnswer returns the span of a delivery that was answered with a. Without one, the delivery was not
+// verified: it must not continue the trace that it names, so it only has a link to it.
+func (t *tracing) ofAnswer(r *http.Request, a *answer) *span {
+	if t == nil {
+		return nil
+	}
+	if a.delivery != nil && a.delivery.span != nil {
+		return a.delivery.span
+	}
+	at := a.began
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return t.start(SpanStart{Name: SpanReceive, At: at, Link: send.Traceparent(r.Header)})
+}
+
+// endDelivery ends the span of a delivery that was answered with a.
+func (s *span) endDelivery(source string, a *answer, outcome, reason string, at time.Time) {
+	if s == nil {
+		return
+	}
+	end := SpanEnd{At: at, Attributes: []slog.Attr{
+		slog.String("source", source), slog.Int("status", a.status), slog.String("outcome", outcome), slog.Int("events", a.events),
+	}}
+	if id := a.eventID(); id != "" {
+		end.Attributes = append(end.Attributes, slog.String("event_id", id))
+	}
+	if reason != "" {
+		end.Attributes = append(end.Attributes, slog.String("reason", reason))
+	}
+	if a.errorID != "" {
+		end.Attributes = append(end.Attributes, slog.String("error_id", a.errorID))
+	}
+	if a.status >= http.StatusInternalServerError {
+		end.Err = unavailableError(a.why)
+	}
+	s.end(end)
+}
+
+// unavailableError is why a delivery was not accepted.
+type unavailableError string
+
+func (e unavailableError) Error() string { return string(e) }

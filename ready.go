@@ -12,23 +12,23 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 )
 
-// ErrDraining is the error of Ready after Drain was called.
-var ErrDraining = errors.New("hookonce: draining")
+// errDraining is the error of Ready after Drain was called.
+var errDraining = errors.New("hookonce: draining")
 
 // Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
-// program and loses no confirmed commit, its clock and this machine's differ by less than the limit
-// of Clock, the latest claims did not all fail, and Drain was not called.
+// program and loses no confirmed commit, its clock and this machine's differ by less than half of the
+// smallest tolerance of the sources, the latest claims did not all fail, and Drain was not called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
-		return ErrDraining
+		return errDraining
 	}
 	if err := in.checkSchema(ctx); err != nil {
 		return err
 	}
-	if err := in.CheckDurability(ctx); err != nil {
+	if err := in.checkDurability(ctx); err != nil {
 		return err
 	}
-	skew, limit, err := in.Clock(ctx)
+	skew, limit, err := in.compareClocks(ctx)
 	if err == nil && limit > 0 && skew.Abs() > limit {
 		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
 	}
@@ -54,10 +54,8 @@ func (in *Engine) checkSchema(ctx context.Context) error {
 	return nil
 }
 
-// Clock compares this machine's clock with the database's. skew is positive if this machine's clock
-// is ahead. limit is the largest skew that Ready accepts, half of the smallest tolerance of
-// the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
-func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
+// compareClocks implements operate.Engine.Clock.
+func (in *Engine) compareClocks(ctx context.Context) (skew, limit time.Duration, err error) {
 	if err := in.clock.read(ctx); err != nil {
 		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -120,10 +121,10 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	case src == nil && s.isVanished(name, arrived):
 		return nil, unavailable("a reload took this source away a moment ago", nil)
 	case src == nil:
-		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(reasonUnknownSource)
+		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(tell.ReasonUnknownSource)
 	}
 	if !src.takes(r.Method) {
-		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil).because(reasonMethod)
+		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil).because(tell.ReasonMethod)
 		a.allow = src.allow
 		return nil, a
 	}
@@ -150,7 +151,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	in.tracing.startDelivery(d, arrived, now)
 	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
-		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
+		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(tell.ReasonRate)
 		a.retryAfter = wait
 		return nil, a.of(d)
 	}
@@ -181,14 +182,14 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	}
 	if fields > maxHeaderFields {
 		return refused(http.StatusRequestHeaderFieldsTooLarge,
-			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil).because(reasonHeaders)
+			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil).because(tell.ReasonHeaders)
 	}
 	if r.ContentLength > src.MaxBody {
 		return tooLarge(src)
 	}
 	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 && !src.acceptsEncoding(enc) {
 		return refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.",
-			"content encoding not accepted", nil).because(reasonEncoding)
+			"content encoding not accepted", nil).because(tell.ReasonEncoding)
 	}
 	if in.draining.Load() {
 		return unavailable("draining", nil)
@@ -204,7 +205,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 
 func tooLarge(src *source) *answer {
 	return refused(http.StatusRequestEntityTooLarge,
-		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(reasonTooLarge)
+		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(tell.ReasonTooLarge)
 }
 
 // taken says why there is no body. A body that code in front has read is no fault of the sender: without it,
@@ -254,9 +255,9 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 	case errors.Is(err, wire.ErrBudget):
 		return nil, unavailable("too many bodies are being received", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil).because(reasonSlowBody)
+		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil).because(tell.ReasonSlowBody)
 	default:
-		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err).because(reasonUnreadable)
+		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err).because(tell.ReasonUnreadable)
 	}
 }
 
@@ -277,7 +278,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	case errors.Is(err, keyfetch.ErrTooMany):
 		a := refused(http.StatusTooManyRequests, "Too many unknown keys were named from this address.",
-			"not verified, and over the address's rate of keys", err).because(reasonUnverifiedRate)
+			"not verified, and over the address's rate of keys", err).because(tell.ReasonUnverifiedRate)
 		a.retryAfter = fetchRate.Per / time.Duration(fetchRate.Count)
 		return nil, a
 	case errors.Is(err, verify.ErrNoKeys) || errors.Is(err, verify.ErrNoURL):
@@ -313,13 +314,13 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 func reasonUnverified(err error) string {
 	switch {
 	case errors.Is(err, verify.ErrMissing):
-		return reasonSignatureMissing
+		return tell.ReasonSignatureMissing
 	case errors.Is(err, verify.ErrTooOld):
-		return reasonTooOld
+		return tell.ReasonTooOld
 	case errors.Is(err, verify.ErrTooNew):
-		return reasonTooNew
+		return tell.ReasonTooNew
 	}
-	return reasonSignatureWrong
+	return tell.ReasonSignatureWrong
 }
 
 // limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
@@ -329,7 +330,7 @@ func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *an
 		return nil
 	}
 	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
-		"not verified, and over the address's rate", err).because(reasonUnverifiedRate)
+		"not verified, and over the address's rate", err).because(tell.ReasonUnverifiedRate)
 	a.retryAfter = wait
 	return a
 }

@@ -7,11 +7,10 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 )
@@ -42,7 +41,7 @@ type ReplayRequest struct {
 // driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
 // with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
-	if err := checkRequestID(r.RequestID); err != nil {
+	if err := operate.CheckRequestID(r.RequestID); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -73,20 +72,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 }
 
 // ErrRequestID is the error of Replay and Redact for an invalid RequestID.
-var ErrRequestID = errors.New("hookonce: a request id has at most 255 bytes of UTF-8 without control characters")
-
-func checkRequestID(id string) error {
-	const maxRequestID = 255
-	if len(id) > maxRequestID || !utf8.ValidString(id) {
-		return ErrRequestID
-	}
-	for _, c := range id {
-		if unicode.IsControl(c) {
-			return ErrRequestID
-		}
-	}
-	return nil
-}
+var ErrRequestID = operate.ErrRequestID
 
 // decideNow fills in the messages that a claim would write now, for an event that matched no route
 // or is undecided.
@@ -124,14 +110,14 @@ type DeadLetters struct {
 	// Operation is the id of the request. Undo finds a discard by it. At most 255 bytes without
 	// control characters; "" for a discard that cannot be undone.
 	Operation string
-	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to Unpaced
-	// for Discard.
+	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to none for
+	// Discard.
 	Rate Rate
 }
 
-// Worked is the result of ReplayDead or Discard.
+// Worked is the result of ReplayDead, Discard or Undo.
 type Worked struct {
-	Done int // number of replayed or discarded dead letters
+	Done int // number of dead letters that were replayed, discarded or undone
 	// Passed is the number of skipped ones: they were not dead any more, or another session had
 	// locked them, or a replay met driver.NoteTxEnded. An id without a dead letter counts as one.
 	Passed int
@@ -164,7 +150,7 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Unpaced, &letterWork{action: actionDiscarded, do: in.store.Discard})
+	worked, err := in.workOn(ctx, which, Rate(limit.Unpaced), &letterWork{action: actionDiscarded, do: in.store.Discard})
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
 	}
@@ -206,7 +192,7 @@ func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bo
 }
 
 func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work *letterWork) (Worked, error) {
-	if err := errors.Join(which.Rate.check(), checkRequestID(which.Operation)); err != nil {
+	if err := errors.Join(which.Rate.check(), operate.CheckRequestID(which.Operation)); err != nil {
 		return Worked{}, err
 	}
 	work.operation = which.Operation
@@ -319,6 +305,19 @@ func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done
 	}
 }
 
+// Undo makes the letters dead again that a request or job discarded, as they were before; see
+// DeadLetters.Operation. For a job, operation is its id or that of its request. Worked.Passed counts
+// letters that were replayed, discarded again or pruned since, or that another session had locked. The
+// error matches driver.ErrNotFound; driver.ErrTooLate if the last one was discarded more than
+// driver.UndoTime ago; or driver.ErrOpen while the job runs. After another error, repeating it is safe.
+func (in *Engine) Undo(ctx context.Context, operation string) (Worked, error) {
+	undone, err := in.operator.UndoHere(ctx, operation)
+	if undone == nil {
+		return Worked{}, err
+	}
+	return Worked{Done: undone.Undone, Passed: undone.Skipped}, err
+}
+
 // RetryMessage makes a pending message due at once, and a dead or skipped one due again under its
 // id, with a new generation and full attempts. The error matches driver.ErrNotFound; driver.ErrOpen
 // for a message that is being sent; driver.ErrSent; or driver.ErrBodyPruned.
@@ -363,13 +362,4 @@ func (in *Engine) workedForJob(action, source string, n int) {
 	}
 	in.observers.operated(actionReplayed, source, n)
 	in.wakeAll()
-}
-
-// jobPace returns the pace of a job.
-func jobPace(spec *driver.JobSpec) (*limit.Bucket, error) {
-	rate, err := JobRate(spec)
-	if err != nil {
-		return nil, err
-	}
-	return limit.NewPace(rate.Count, rate.Per), nil
 }

@@ -125,7 +125,7 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 func (s *source) forWork(rules *stale.Rules) *work.Source {
 	out := &work.Source{
 		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, Inline: s.Inline, AckTimeout: s.AckTimeout,
-		Reopen: s.Redelivery == RedeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
+		Reopen: s.Redelivery == redeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
 	}
 	if s.Refetch != nil {
 		out.Refetch = func(ctx context.Context, ev *work.Event) ([]byte, error) {
@@ -224,7 +224,7 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 		s.MaxBody = max(spec.MaxBody, DefaultMaxBody)
 	}
 	if s.AckTimeout == 0 {
-		s.AckTimeout = DefaultAckTimeout
+		s.AckTimeout = defaultAckTimeout
 		if t := spec.Retry.Timeout * 8 / 10; t > 0 {
 			s.AckTimeout = min(s.AckTimeout, t)
 		}
@@ -261,19 +261,19 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 // setPolicies fills in defaults and refuses unknown words: a misspelled policy must not silently
 // mean another one.
 func (s *source) setPolicies() error {
-	setDefault(&s.Malformed, MalformedReject)
-	setDefault(&s.Redelivery, RedeliveryReopen)
-	setDefault(&s.Consume, ConsumeRoutes)
-	setDefault(&s.DeadLetter, AfterAttempts(DefaultInlineAttempts))
-	setDefault(&s.RefetchTimeout, DefaultRefetchTimeout)
+	setDefault(&s.Malformed, malformedReject)
+	setDefault(&s.Redelivery, redeliveryReopen)
+	setDefault(&s.Consume, consumeRoutes)
+	setDefault(&s.DeadLetter, AfterAttempts(defaultInlineAttempts))
+	setDefault(&s.RefetchTimeout, defaultRefetchTimeout)
 	var faults []error
-	if s.Malformed != MalformedReject && s.Malformed != MalformedQuarantine {
+	if s.Malformed != malformedReject && s.Malformed != MalformedQuarantine {
 		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))
 	}
-	if s.Redelivery != RedeliveryReopen && s.Redelivery != RedeliveryAck {
+	if s.Redelivery != redeliveryReopen && s.Redelivery != RedeliveryAck {
 		faults = append(faults, fmt.Errorf("redelivery: %q is neither reopen nor ack", s.Redelivery))
 	}
-	if s.Consume != ConsumeRoutes && s.Consume != ConsumeSQL {
+	if s.Consume != consumeRoutes && s.Consume != ConsumeSQL {
 		faults = append(faults, fmt.Errorf("consume: %q is neither routes nor sql", s.Consume))
 	}
 	if s.RefetchTimeout < 0 {

@@ -70,8 +70,8 @@ func (in *Engine) Sources() []SourceStatus {
 	for _, s := range in.setup.Load().sources {
 		status := SourceStatus{
 			Name: s.Name, Provider: s.Provider, Scheme: s.Scheme, Unsigned: s.unsigned,
-			Consume: cmp.Or(s.Consume, ConsumeRoutes), OnDead: s.OnDead,
-			Redelivery: cmp.Or(s.Redelivery, RedeliveryReopen), Malformed: cmp.Or(s.Malformed, MalformedReject),
+			Consume: cmp.Or(s.Consume, consumeRoutes), OnDead: s.OnDead,
+			Redelivery: cmp.Or(s.Redelivery, redeliveryReopen), Malformed: cmp.Or(s.Malformed, malformedReject),
 			ReplayGuard: s.ReplayGuard, MaxBody: s.MaxBody, AckTimeout: s.AckTimeout,
 			DedupeWindow: cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow), Retention: cmp.Or(s.Retention, in.cfg.Retention),
 			ProviderRetries: s.retries,

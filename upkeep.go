@@ -89,17 +89,6 @@ func figuresEvery(age time.Duration) time.Duration {
 	return figureInterval
 }
 
-// FreshCounts writes the counts of duplicate deliveries, which wait for up to a second, so that a
-// listing of events that follows shows the deliveries before the call. It returns when they are
-// written or ctx ends, after 2 s at most. It writes at most ten times a second, and nothing if no
-// counts wait. After an error a listing may lack the deliveries of the last second.
-func (in *Engine) FreshCounts(ctx context.Context) error {
-	if err := in.claims.FreshCounts(ctx); err != nil {
-		return fmt.Errorf("hookonce: writing delivery counts: %w", err)
-	}
-	return nil
-}
-
 // writeLast writes the figures and refused requests of the deliveries and attempts that ended after
 // ctx did. A database that does not answer must not hold up the stop.
 func (in *Engine) writeLast(ctx context.Context) {

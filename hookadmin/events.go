@@ -100,7 +100,7 @@ func (h *handler) freshEvent(ctx context.Context, source, eventID string) (*driv
 
 // writeCounts fails no read: without it a count is a second old.
 func (h *handler) writeCounts(ctx context.Context) {
-	if err := h.engine.FreshCounts(ctx); err != nil {
+	if err := h.engine.Operator().FreshCounts(ctx); err != nil {
 		h.logger.Debug("writing delivery counts failed; this answer may lack the deliveries of the last second", slog.Any("error", err))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // failedText returns the text that tells a person at a page about err: what happened, and what to do.
@@ -161,7 +162,7 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	retried, err := h.engine.RetryQuarantined(ctx, key)
-	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
 	case err == nil:
 		h.done(w, r, back, "%s", quarantineOutcome(retried))
@@ -169,7 +170,7 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 		h.undone(w, r, back, "The request stays in the quarantine: "+visible(still.Reason)+".")
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		h.undone(w, r, back, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.")
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
+	case errors.Is(err, operate.ErrHandledElsewhere):
 		h.undone(w, r, back, "Another program handles the events of this source. Retry the request there.")
 	default:
 		h.undone(w, r, back, h.failedText(r, "retrying a quarantined request", err))

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -131,7 +131,7 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 		if !a.Last.Known() {
 			a.Last = moment{lastOf(long[name], 24*time.Hour, now), now}
 		}
-		a.Arming = arming{Possible: h.engine.CanLearn(name), Learned: len(learned[i].Secrets)}
+		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {
 			a.Arming.Until = moment{learned[i].ArmedUntil, now}
 		}
@@ -247,7 +247,7 @@ func (h *handler) sourceFigures(ctx context.Context, row *sourceRow, span *spanC
 		deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], timeout),
 		latenessChart(series[2], seconds(row.DedupeWindowSeconds)),
 	}}
-	for _, reason := range hookonce.RefusalReasons() {
+	for _, reason := range tell.Reasons() {
 		if n := sumOf(series[1], reason); n > 0 {
 			all.Refusals = append(all.Refusals, reasonCount{reason, grouped(n)})
 		}

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/shown"
 )
@@ -69,7 +70,7 @@ var reasons = []struct {
 	{driver.ErrUndecided, "undecided"},
 	{driver.ErrNoRoute, "no_route"},
 	{hookonce.ErrUnknownSource, "unknown_source"},
-	{hookonce.ErrHandledElsewhere, "handled_elsewhere"},
+	{operate.ErrHandledElsewhere, "handled_elsewhere"},
 	{driver.ErrTooLate, "too_late"},
 	{driver.ErrCommitUnknown, "in_doubt"},
 	{driver.ErrLockTimeout, "locked"},
@@ -86,7 +87,7 @@ func (h *handler) because(err error) *handler {
 			break
 		}
 	}
-	if _, unreadable := errors.AsType[*hookonce.UnreadableError](err); unreadable {
+	if _, unreadable := errors.AsType[*operate.UnreadableError](err); unreadable {
 		about.reason = "unreadable"
 	}
 	return &about

@@ -11,6 +11,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // quarantinedRequest is the thing of the endpoints of one quarantined request.
@@ -85,7 +86,7 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	retried, err := h.engine.RetryQuarantined(ctx, key)
 	h = h.because(err)
-	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
 	case err == nil:
 		writeJSON(w, NewQuarantineRetried(id, retried))
@@ -93,7 +94,7 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusUnprocessableEntity, "The request stays in the quarantine: "+still.Reason+".", nil)
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		h.fail(w, r, http.StatusConflict, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.", nil)
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
+	case errors.Is(err, operate.ErrHandledElsewhere):
 		h.fail(w, r, http.StatusConflict, "Another program handles the events of this source, and this one has no handlers for them. "+
 			"Retry the request there, or have the sender deliver it again.", nil)
 	default:

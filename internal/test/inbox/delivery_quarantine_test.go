@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -55,7 +56,7 @@ func wantRetried(t *testing.T, in *hookonce.Engine, key driver.Key, want hookonc
 func wantUnreadable(t *testing.T, in *hookonce.Engine, store driver.Store, before *driver.QuarantinedRequest, part string) {
 	t.Helper()
 	_, err := in.RetryQuarantined(t.Context(), before.Key)
-	still, is := errors.AsType[*hookonce.UnreadableError](err)
+	still, is := errors.AsType[*operate.UnreadableError](err)
 	if !is || !strings.Contains(still.Reason, part) {
 		t.Fatalf("retried: error %v, want one for a request that stays because of %q", err, part)
 	}

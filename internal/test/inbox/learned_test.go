@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -159,7 +160,7 @@ func TestSecretIsNotShown(t *testing.T) {
 	if strings.Contains(all, delivered) || !strings.Contains(all, "hookonce sources arm asana") {
 		t.Errorf("want the hint how to arm, and not the secret, in:\n%s", all)
 	}
-	if _, err := in.Arm(t.Context(), "asana", hookonce.MaxArmed+1, false); err == nil {
+	if _, err := in.Arm(t.Context(), "asana", operate.MaxArmed+1, false); err == nil {
 		t.Error("a source can be armed for longer than MaxArmed")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -71,8 +72,8 @@ func wantHandledElsewhere(t *testing.T, store driver.Store, settings func(*hooko
 	t.Helper()
 	before := oneQuarantined(t, store)
 	in := newEngine(t, store, func(c *hookonce.Config) { settings(c); routePushes(c) })
-	if got, err := in.RetryQuarantined(t.Context(), before.Key); !errors.Is(err, hookonce.ErrHandledElsewhere) {
-		t.Errorf("a retry without the handler: %+v and the error %v, want %v", got, err, hookonce.ErrHandledElsewhere)
+	if got, err := in.RetryQuarantined(t.Context(), before.Key); !errors.Is(err, operate.ErrHandledElsewhere) {
+		t.Errorf("a retry without the handler: %+v and the error %v, want %v", got, err, operate.ErrHandledElsewhere)
 	}
 	if diff := cmp.Diff(before, oneQuarantined(t, store)); diff != "" {
 		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)

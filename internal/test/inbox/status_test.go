@@ -34,7 +34,7 @@ func TestStatusHoldsNoSecret(t *testing.T) {
 	if diff := cmp.Diff(wantDestinations, destinations); diff != "" {
 		t.Errorf("destinations (-want +got):\n%s", diff)
 	}
-	if len(sources) != 1 || sources[0].Unsigned || sources[0].Redelivery != hookonce.RedeliveryReopen ||
+	if len(sources) != 1 || sources[0].Unsigned || sources[0].Redelivery != "reopen" ||
 		sources[0].DedupeWindow != 720*time.Hour || cmp.Diff([]string{"all"}, sources[0].Routes) != "" {
 		t.Errorf("sources: %+v", sources)
 	}

@@ -17,6 +17,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // Problem is a refusal of the API.
@@ -46,7 +47,7 @@ var reasons = map[string]error{
 	"undecided":         driver.ErrUndecided,
 	"no_route":          driver.ErrNoRoute,
 	"unknown_source":    hookonce.ErrUnknownSource,
-	"handled_elsewhere": hookonce.ErrHandledElsewhere,
+	"handled_elsewhere": operate.ErrHandledElsewhere,
 	"unreadable":        ErrUnreadable,
 	"too_late":          driver.ErrTooLate,
 	"in_doubt":          driver.ErrCommitUnknown,

@@ -9,6 +9,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // quarantinePage is how many quarantined requests are read at a time: they come with their bodies.
@@ -71,7 +72,7 @@ func (r *QuarantineWork) retry(ctx context.Context, c *Client, id string) error 
 		r.Unreadable++
 	case errors.Is(err, hookonce.ErrUnknownSource):
 		r.UnknownSource++
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
+	case errors.Is(err, operate.ErrHandledElsewhere):
 		r.HandledElsewhere++
 	case errors.Is(err, driver.ErrNotFound): // removed since it was listed
 	default:

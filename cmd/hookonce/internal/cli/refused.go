@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // refusedFilters are the filters of refused list.
@@ -47,7 +47,7 @@ func (p *program) refusedListCommand() *cobra.Command {
 	addFilterFlags(cmd, refusedFilters)
 	addJSONFlag(cmd, &asJSON)
 	p.complete(flags, false)
-	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(hookonce.RefusalReasons(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(tell.Reasons(), cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query, err := readQuery(cmd, refusedFilters, hookadmin.ParseRefusedFilter)
 		if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/limit"
 )
 
 const modesHint = "--as-new (the destination does the work again) or --same-id (it may skip the work)"
@@ -170,11 +171,11 @@ func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
 }
 
 func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
-	rate, err := hookonce.ParsePace(text)
+	rate, err := limit.ParsePace(text)
 	if err != nil {
-		return rate, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
+		return hookonce.Rate{}, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
 	}
-	return rate, nil
+	return hookonce.Rate(rate), nil
 }
 
 // noteOf returns the note that a replay by filter names: the API takes only the one that needs it.

@@ -95,7 +95,7 @@ func (d *database) ask() {
 		d.last = *b
 	}
 	if !d.OneClock {
-		if skew, _, err := d.Engine.Clock(ctx); err == nil {
+		if skew, _, err := d.Engine.Operator().Clock(ctx); err == nil {
 			d.offset = skew
 		}
 	}

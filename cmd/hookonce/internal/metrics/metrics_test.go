@@ -22,6 +22,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -286,7 +287,7 @@ func TestDocs(t *testing.T) {
 	if diff := cmp.Diff(documented, real); diff != "" {
 		t.Errorf("metrics (-documented +real):\n%s", diff)
 	}
-	for _, reason := range hookonce.RefusalReasons() {
+	for _, reason := range tell.Reasons() {
 		if !bytes.Contains(page, []byte("`"+reason+"`")) {
 			t.Errorf("docs/metrics.md lacks the reason %s", reason)
 		}
