@@ -46,13 +46,13 @@ type Claimed struct {
 type refusal struct{ answer *answer }
 
 func (r *refusal) Error() string {
-	if r.answer.err != nil {
-		return fmt.Sprintf("hookonce: %s: %s", r.answer.why, strings.TrimPrefix(r.answer.err.Error(), "hookonce: "))
+	if r.answer.Err != nil {
+		return fmt.Sprintf("hookonce: %s: %s", r.answer.Why, strings.TrimPrefix(r.answer.Err.Error(), "hookonce: "))
 	}
-	return "hookonce: " + r.answer.why
+	return "hookonce: " + r.answer.Why
 }
 
-func (r *refusal) Unwrap() error { return r.answer.err }
+func (r *refusal) Unwrap() error { return r.answer.Err }
 
 // Verify reads a delivery for /webhooks/{source} and checks it as ServeHTTP does, up to the claim.
 // Authentic requests that cannot be used as events are in the quarantine when it returns. If the
@@ -67,7 +67,7 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 		return a
 	})
 	if a != nil {
-		a.began = began
+		a.Began = began
 		return nil, &refusal{a}
 	}
 	d.began = began
@@ -124,7 +124,7 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	a := safely(func() *answer { return in.acceptClaimed(r, d, claimed) })
-	a.began = d.began
+	a.Began = d.began
 	a.of(d.delivery)
 	in.answer(w, r, d.delivery.source.Name, a)
 }
@@ -140,7 +140,7 @@ func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed)
 		unit.Results[i].Reopened = claimed[i].Reopened
 		in.claims.Count(&d.claims[i], &unit.Results[i])
 		if claimed[i].result.Claimed {
-			in.figures.Event(time.Now(), d.claims[i].Source, d.claims[i].Type)
+			in.tell.Claimed(&d.claims[i])
 		}
 	}
 	in.wakeClaimed(claimsMade(d, claimed))
@@ -224,7 +224,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 	results, err := claim(ctx, p)
 	if err != nil {
 		a := unavailable("the claim was not made", err).of(d.delivery)
-		a.began = d.began
+		a.Began = d.began
 		return nil, &refusal{a}
 	}
 	out := make([]Claimed, len(d.claims))

@@ -16,7 +16,7 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/operate"
-	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -29,13 +29,13 @@ type delivery struct {
 	header   http.Header // as received
 	visible  http.Header // header without shared credentials: the stored and shown form
 	rawQuery string
-	remote   string    // the client's address; "" from the quarantine
-	wire     []byte    // the body as sent and signed
-	body     []byte    // the inflated body
-	deadline time.Time // of the answer
-	span     *span     // of its receiving; nil without a Tracer
-	eventID  string    // of its only event; "" before that is read, and for several
-	handled  bool      // its events have work besides their messages: in this process, or by the caller of Verify
+	remote   string     // the client's address; "" from the quarantine
+	wire     []byte     // the body as sent and signed
+	body     []byte     // the inflated body
+	deadline time.Time  // of the answer
+	span     *tell.Span // of its receiving; nil without a Tracer
+	eventID  string     // of its only event; "" before that is read, and for several
+	handled  bool       // its events have work besides their messages: in this process, or by the caller of Verify
 }
 
 func (d *delivery) input() *locate.Input {
@@ -352,30 +352,7 @@ func (in *Engine) tallyStored(d *delivery, unit *claims.Unit, retried *RetriedRe
 			retried.Duplicates++
 		}
 		retried.EventIDs = append(retried.EventIDs, claim.EventID)
-		in.logClaim(claim, result)
+		in.tell.Claim(claim, result)
 	}
 	return refused, nil
-}
-
-// startDelivery starts the span of a verified delivery that arrived at a time, in the trace that its
-// sender names, and stores it with the events.
-func (t *tracing) startDelivery(d *delivery, arrived, verifying time.Time) {
-	if t == nil {
-		return
-	}
-	d.span = t.start(SpanStart{Name: SpanReceive, At: arrived, Parent: send.Traceparent(d.header)})
-	if d.span == nil {
-		return
-	}
-	t.start(SpanStart{Name: SpanVerify, At: verifying, Parent: d.span.traceparent}).end(SpanEnd{At: time.Now()})
-	d.visible = d.visible.Clone()
-	send.SetTraceparent(d.visible, d.span.traceparent)
-}
-
-// startClaim starts the span of the claim of d.
-func (t *tracing) startClaim(d *delivery) *span {
-	if d.span == nil {
-		return nil
-	}
-	return t.start(SpanStart{Name: SpanClaim, At: time.Now(), Parent: d.span.traceparent})
 }

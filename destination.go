@@ -133,15 +133,6 @@ func (d *destination) forRelay(before *destination) *relay.Destination {
 	return out
 }
 
-// barredFrom returns a function that logs and observes that a destination loses its kept connections.
-func barredFrom(log *slog.Logger, o *observers) func(destination, reason string) {
-	return func(destination, reason string) {
-		log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",
-			slog.String("destination", destination), slog.String("reason", reason))
-		o.barred(destination)
-	}
-}
-
 // checkTarget checks the settings that say where messages go.
 func (d *Destination) checkTarget() (faults []error) {
 	if d.Sender != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -14,13 +15,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/deadnews"
-	"github.com/hookonce/hookonce/internal/feed"
-	"github.com/hookonce/hookonce/internal/figures"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
@@ -51,13 +51,7 @@ type Engine struct {
 	fetches       *limit.Addresses // of keys that were never fetched before
 	learned       *learnedSecrets
 	confirmations confirmations
-	refusals      *refusalLog
-	remarkable    *limit.Bucket // log lines about claims
-	observers     *observers
-	tracing       *tracing
-	figures       *figures.Sums
-	refused       *figures.Refused
-	feed          liveFeed
+	tell          *tell.Teller
 	operator      *operate.Operator
 	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
@@ -114,9 +108,9 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
-		Observe:  in.handlerRan,
-		Lost:     in.feed.lost,
-		Trace:    in.traceHandler(),
+		Observe:  in.tell.Handled,
+		Lost:     in.tell.Lost,
+		Trace:    in.tell.TracesHandlers(),
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -153,21 +147,18 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
 		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
 		learned:    newLearnedSecrets(store),
-		refusals:   newRefusalLog(cfg.Logger),
-		remarkable: refusalRate.bucket(),
-		observers:  newObservers(cfg.Observer, cfg.Logger),
-		tracing:    newTracing(cfg.Tracer, cfg.Logger),
-		figures:    figures.New(store, cfg.Logger),
-		refused:    figures.NewRefused(store, cfg.Logger),
 		deadNews:   deadnews.New(store),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
 	}
-	in.sender = send.New(&send.Options{Barred: barredFrom(cfg.Logger, in.observers)})
 	host, _ := os.Hostname()
-	in.host = figureText(host)
-	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}
+	in.host = tell.Text(host)
+	in.tell = tell.New(store, &tell.Options{
+		Log: cfg.Logger, Observer: cfg.Observer.functions(), Tracer: tracerOf(cfg.Tracer), Gateway: in.host,
+		Client: func(r *http.Request) string { return in.proxies.Client(r) },
+	})
+	in.sender = send.New(&send.Options{Barred: in.tell.Barred})
 	first, err := in.newSetup(&cfg, nil)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
@@ -175,21 +166,18 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
 	relayed := relay.Options{
-		HTTP: in.sender, Log: in.log, Observe: in.countAttempt,
+		HTTP: in.sender, Log: in.log, Observe: in.tell.Attempt, Trace: in.tell.TracesAttempts(),
 		MayBeStale: func(m *driver.Message) bool { return in.setup.Load().mayBeStale(m) },
 		ObjectOf:   func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
-	}
-	if in.tracing != nil {
-		relayed.Trace = in.tracing.startAttempt
 	}
 	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
 		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll, Reserve: in.reserve,
-		Counted: func(e driver.CountedEvent, n int) { in.figures.Duplicates(time.Now(), e.Source, e.ReceivedAt, n) },
+		Counted: in.tell.Copies,
 		Observe: func(size int, took time.Duration, err error) {
 			in.claiming.note(err)
-			in.observers.claim(size, took, err)
+			in.tell.Batch(size, took, err)
 		},
 	})
 	in.operator = operate.New(store, &operate.Options{
@@ -247,33 +235,9 @@ func (in *Engine) Reload(cfg *Config) error {
 	return nil
 }
 
-// traceHandler returns what starts the spans of handlers; nil without a Tracer.
-func (in *Engine) traceHandler() func(context.Context, *work.Event) (context.Context, work.Span) {
-	if in.tracing == nil {
-		return nil
-	}
-	return in.tracing.startHandler
-}
-
-// handlerRan observes a run of a handler.
-func (in *Engine) handlerRan(a *work.Observed) {
-	in.feed.handled(a)
-	in.observers.handler(a, in.tracing.handled(a))
-}
-
-// countAttempt counts and observes an attempt to send a message.
-func (in *Engine) countAttempt(a *relay.Observed) {
-	in.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
-	in.feed.attempt(a)
-	in.observers.message(a)
-}
-
 // claimed counts new claims, and wakes their relays and workers.
 func (in *Engine) claimed(claims []*driver.Claim) {
-	now := time.Now()
-	for _, c := range claims {
-		in.figures.Event(now, c.Source, c.Type)
-	}
+	in.tell.Claimed(claims...)
 	in.wakeClaimed(claims)
 }
 
@@ -329,11 +293,11 @@ func (in *Engine) Run(ctx context.Context) error {
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {
-		wg.Go(func() { work.Sweep(ctx, in.store, in.log, in.feed.lost) })
+		wg.Go(func() { work.Sweep(ctx, in.store, in.log, in.tell.Lost) })
 	}
 	feeding, endFeed := context.WithCancel(context.WithoutCancel(ctx))
 	var fed sync.WaitGroup
-	fed.Go(func() { in.feed.Run(feeding) })
+	fed.Go(func() { in.tell.Run(feeding) })
 	wg.Wait()
 	endFeed()
 	in.writeLast(ctx)

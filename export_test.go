@@ -28,7 +28,7 @@ func ReceiveUpToClaim(in *Engine, w http.ResponseWriter, r *http.Request) int {
 	defer budget.Release()
 	d, a := in.read(w, r, name, in.setup.Load(), budget, false)
 	if a != nil {
-		panic(a.why)
+		panic(a.Why)
 	}
 	events, _, _ := in.extract(r.Context(), d)
 	return len(d.unit(in.claimsFor(d, events)).Claims)

@@ -89,7 +89,7 @@ func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline 
 	switch {
 	case shake != nil:
 		a := in.shake(r, src, shake, req, deadline)
-		if a.status >= 400 && shake.Bare() {
+		if a.Status >= 400 && shake.Bare() {
 			a.contentType, a.body = "text/plain; charset=utf-8", nil
 		}
 		return a
@@ -142,7 +142,7 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 			return a
 		}
 	}
-	in.logHandshake(src, shake)
+	in.tell.Handshake(src.Name, shake.ID())
 	return answerHandshake(reply)
 }
 
@@ -159,22 +159,13 @@ func refuseHandshake(shake *provider.Shake, err error) *answer {
 }
 
 func answerHandshake(reply *provider.HandshakeReply) *answer {
-	a := &answer{
-		status: reply.Status, contentType: reply.ContentType, body: reply.Body, outcome: tell.Handshake,
-		header: map[string]string{"Cache-Control": "no-store"},
-		why:    "the request was a handshake, which holds no event",
-	}
+	a := answered(reply.Status, reply.ContentType, reply.Body)
+	a.header = map[string]string{"Cache-Control": "no-store"}
+	a.Outcome, a.Why = tell.Handshake, "the request was a handshake, which holds no event"
 	for name, value := range reply.Header {
 		a.header[name] = value
 	}
 	return a
-}
-
-// logHandshake is rate-limited: for some handshakes anybody may ask.
-func (in *Engine) logHandshake(src *source, shake *provider.Shake) {
-	if in.remarkable.Take(time.Now()) == 0 {
-		in.log.Info("handshake answered", slog.String("source", src.Name), slog.String("handshake", shake.ID()))
-	}
 }
 
 const (

@@ -3,7 +3,6 @@ package hookonce
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
@@ -16,7 +15,7 @@ import (
 func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Unit, malformed []provider.Malformed) *answer {
 	if failure := in.claimInline(ctx, d, unit); failure != nil {
 		a := refused(http.StatusInternalServerError, "The delivery was not handled. Send it again.", "an Inline handler failed", failure)
-		a.outcome = tell.Failed
+		a.Outcome = tell.Failed
 		return a
 	}
 	return in.answerClaimed(ctx, d, unit, malformed)
@@ -42,7 +41,7 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 		if result.Err == nil {
 			in.claims.Count(c, &result)
 			if result.Claimed {
-				in.figures.Event(time.Now(), c.Source, c.Type)
+				in.tell.Claimed(c)
 			}
 		}
 		unit.Results[i] = result

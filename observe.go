@@ -1,12 +1,9 @@
 package hookonce
 
 import (
-	"log/slog"
-	"net/http"
 	"time"
 
-	"github.com/hookonce/hookonce/internal/guard"
-	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/tell"
@@ -33,7 +30,7 @@ type Observer struct {
 	Pruned func(PrunedObserved)
 	// Barred is called when a destination broke the rules for kept connections: for an hour each
 	// attempt has a connection of its own.
-	Barred func(BarredObserved)
+	Barred func(destination string)
 }
 
 // DeliveryObserved is an answered delivery.
@@ -94,166 +91,51 @@ type PrunedObserved struct {
 	Events, Bodies, Quarantined int64
 }
 
-// BarredObserved is a destination that loses its kept connections.
-type BarredObserved struct {
-	Destination string
-}
-
-// observers call an Observer. A nil *observers calls nothing.
-type observers struct {
-	observer Observer
-	log      *slog.Logger
-	lines    *limit.Bucket // of the log
-}
-
-// newObservers returns nil for a nil o.
-func newObservers(o *Observer, log *slog.Logger) *observers {
+// functions returns the functions of o, which may be nil, as a Teller calls them.
+func (o *Observer) functions() tell.Observer {
 	if o == nil {
-		return nil
+		return tell.Observer{}
 	}
-	return &observers{observer: *o, log: log, lines: refusalRate.bucket()}
-}
-
-func (o *observers) claim(size int, took time.Duration, err error) {
-	if o != nil {
-		observe(o, o.observer.Claim, ClaimObserved{Size: size, Took: took, Err: err})
-	}
-}
-
-// handler observes an attempt of a handler.
-func (o *observers) handler(a *work.Observed, traceID string) {
-	if o != nil {
-		observe(o, o.observer.Attempt, AttemptObserved{
-			Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
-			Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: traceID,
-		})
+	return tell.Observer{
+		Direct: o.Direct, Barred: o.Barred,
+		Delivery: after(deliveryObserved, o.Delivery),
+		Claim:    after(func(b tell.Batch) ClaimObserved { return ClaimObserved(b) }, o.Claim),
+		Handler:  after(handlerObserved, o.Attempt),
+		Message:  after(messageObserved, o.Attempt),
+		Operated: after(func(of tell.Operated) OperatedObserved { return OperatedObserved(of) }, o.Operated),
+		Pruned: after(func(p *driver.PruneResult) PrunedObserved {
+			return PrunedObserved{Events: p.Events, Bodies: p.Bodies, Quarantined: p.Quarantined}
+		}, o.Pruned),
 	}
 }
 
-// message observes an attempt to send a message.
-func (o *observers) message(a *relay.Observed) {
-	if o != nil {
-		m := a.Message
-		observe(o, o.observer.Attempt, AttemptObserved{
-			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
-			Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
-			TraceID: send.SampledTrace(a.Traceparent),
-		})
-	}
-}
-
-func (o *observers) operated(action, source string, count int) {
-	if o != nil {
-		observe(o, o.observer.Operated, OperatedObserved{Action: action, Source: source, Count: count})
-	}
-}
-
-func (o *observers) pruned(p PrunedObserved) {
-	if o != nil {
-		observe(o, o.observer.Pruned, p)
-	}
-}
-
-func (o *observers) barred(destination string) {
-	if o != nil {
-		observe(o, o.observer.Barred, BarredObserved{Destination: destination})
-	}
-}
-
-// delivery observes a delivery that was answered with a. source is "" if there is no such source.
-func (o *observers) delivery(source string, a *answer, took time.Duration, traceID string) {
-	if o == nil {
-		return
-	}
-	outcome, reason := a.observed()
-	observe(o, o.observer.Delivery, DeliveryObserved{
-		Source: source, Status: a.status, Outcome: outcome, Reason: reason, Took: took, Events: a.events, Unrouted: a.unrouted,
-		Reopened: a.reopened, OtherBodies: a.otherBodies, Undecided: a.undecided, TraceID: traceID,
-	})
-}
-
-// observed returns the outcome of a delivery that was answered with a, and the reason of a refusal.
-func (a *answer) observed() (outcome, reason string) {
-	switch {
-	case a.outcome != "":
-		return a.outcome, ""
-	case a.status >= 500:
-		return tell.Unavailable, ""
-	}
-	return tell.Refused, a.reason
-}
-
-// observe calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
-// would leave behind. So f has its own goroutine, unless Observer.Direct says that it never ends it.
-func observe[T any](o *observers, f func(T), what T) {
+// after returns a function that calls f with the result of convert; nil for a nil f.
+func after[A, B any](convert func(A) B, f func(B)) func(A) {
 	if f == nil {
-		return
-	}
-	var err error
-	if o.observer.Direct {
-		err = callDirectly(f, what)
-	} else {
-		err = <-guard.Call("the Observer", func() error {
-			f(what)
-			return nil
-		})
-	}
-	if err != nil && o.lines.Take(time.Now()) == 0 {
-		o.log.Error("an Observer failed", slog.Any("error", guard.Loggable(err)))
-	}
-}
-
-// callDirectly calls f, and returns a panic as an error.
-func callDirectly[T any](f func(T), what T) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = guard.Recovered(v)
-		}
-	}()
-	f(what)
-	return nil
-}
-
-// ofAnswer returns the span of a delivery that was answered with a. Without one, the delivery was not
-// verified: it must not continue the trace that it names, so it only has a link to it.
-func (t *tracing) ofAnswer(r *http.Request, a *answer) *span {
-	if t == nil {
 		return nil
 	}
-	if a.delivery != nil && a.delivery.span != nil {
-		return a.delivery.span
-	}
-	at := a.began
-	if at.IsZero() {
-		at = time.Now()
-	}
-	return t.start(SpanStart{Name: SpanReceive, At: at, Link: send.Traceparent(r.Header)})
+	return func(a A) { f(convert(a)) }
 }
 
-// endDelivery ends the span of a delivery that was answered with a.
-func (s *span) endDelivery(source string, a *answer, outcome, reason string, at time.Time) {
-	if s == nil {
-		return
+func deliveryObserved(d *tell.Delivery) DeliveryObserved {
+	return DeliveryObserved{
+		Source: d.Source, Status: d.Status, Outcome: d.Outcome, Reason: d.Reason, Took: d.Took, Events: d.Events, Unrouted: d.Unrouted,
+		Reopened: d.Reopened, OtherBodies: d.OtherBodies, Undecided: d.Undecided, TraceID: d.TraceID,
 	}
-	end := SpanEnd{At: at, Attributes: []slog.Attr{
-		slog.String("source", source), slog.Int("status", a.status), slog.String("outcome", outcome), slog.Int("events", a.events),
-	}}
-	if id := a.eventID(); id != "" {
-		end.Attributes = append(end.Attributes, slog.String("event_id", id))
-	}
-	if reason != "" {
-		end.Attributes = append(end.Attributes, slog.String("reason", reason))
-	}
-	if a.errorID != "" {
-		end.Attributes = append(end.Attributes, slog.String("error_id", a.errorID))
-	}
-	if a.status >= http.StatusInternalServerError {
-		end.Err = unavailableError(a.why)
-	}
-	s.end(end)
 }
 
-// unavailableError is why a delivery was not accepted.
-type unavailableError string
+func handlerObserved(a *work.Observed) AttemptObserved {
+	return AttemptObserved{
+		Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
+		Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: tell.TraceID(a),
+	}
+}
 
-func (e unavailableError) Error() string { return string(e) }
+func messageObserved(a *relay.Observed) AttemptObserved {
+	m := a.Message
+	return AttemptObserved{
+		Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
+		Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
+		TraceID: send.SampledTrace(a.Traceparent),
+	}
+}

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
-	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -59,31 +56,15 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !setup.knows(name, began) {
 		name = "" // the log must not hold arbitrary text from the path
 	}
-	a.began = began
+	a.Began = began
 	in.answer(w, r, name, a)
 }
 
-// answer answers r with a, and tells the log and the observer. source is "" if there is no such
-// source.
+// answer answers r with a, and tells of it. source is "" if there is no such source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
-	span := in.tracing.ofAnswer(r, a)
-	if a.errorID != "" {
-		in.refusals.write(r, in.proxies.Client(r), source, a, span.sampled())
-	}
 	now := time.Now()
-	var took time.Duration
-	if !a.began.IsZero() {
-		took = now.Sub(a.began)
-	}
 	a.write(w, r, now)
-	outcome, reason := a.observed()
-	in.figures.Delivery(now, source, outcome, reason, took)
-	if reason != "" {
-		in.refused.Offer(source, func() driver.RefusedRequest { return in.describeRefused(r, source, reason, now, a) })
-	}
-	in.feedDelivery(r, source, a, now, took)
-	span.endDelivery(source, a, outcome, reason, now)
-	in.observers.delivery(source, a, took, span.sampled())
+	in.tell.Delivered(r, source, &a.Delivery, now)
 }
 
 // safely calls receive, and turns a panic into an answer of 503: the fault is ours, and the next
@@ -145,11 +126,11 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	}
 	d, a := in.authenticate(r, src, body, now, deadline)
 	if a != nil {
-		in.keepSample(a, src, body)
+		in.tell.Received(&a.Delivery, src.Name, body, src.secretBody)
 		return nil, a
 	}
-	in.tracing.startDelivery(d, arrived, now)
-	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
+	d.span, d.visible = in.tell.Verified(d.header, d.visible, arrived, now)
+	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.tell.Remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(tell.ReasonRate)
 		a.retryAfter = wait
@@ -285,7 +266,7 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 		return nil, unavailable("the source is not set up to verify", err)
 	case errors.Is(err, errKeyRef) || errors.As(err, &unverified):
 		a := in.refuseUnverified(r, now, err)
-		if a.status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 && !errors.Is(err, verify.ErrMissing) {
+		if a.Status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 && !errors.Is(err, verify.ErrMissing) {
 			// An empty body of unknown length is rare, and all that is left of a chunked one that was read. One without a
 			// signature comes from no sender.
 			a = unavailable("not verified, and the body is empty: maybe "+taken, err)
@@ -348,11 +329,9 @@ func (in *Engine) accept(d *delivery) *answer {
 		return in.acceptInline(ctx, d, unit, malformed)
 	}
 	if len(events) > 0 {
-		span := in.tracing.startClaim(d)
+		span := d.span.Claiming()
 		err := in.claims.Claim(ctx, unit)
-		if span != nil {
-			span.end(SpanEnd{At: time.Now(), Err: err, Attributes: []slog.Attr{slog.Int("events", len(events))}})
-		}
+		span.EndClaim(len(events), err)
 		if err != nil {
 			return unavailable("the claim was not made in time", err)
 		}
@@ -370,9 +349,4 @@ func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, [
 		}
 	}
 	return events, malformed, nil
-}
-
-// remote returns the address of the client of r, without a port, as the evidence shows it.
-func (in *Engine) remote(r *http.Request) string {
-	return figureText(limit.Address(in.proxies.Client(r)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
-	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
@@ -63,9 +63,7 @@ func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replaye
 	if !replayed.Repeated {
 		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
 			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
-		in.observers.operated(actionReplayed, r.Source, 1)
-		in.feed.operated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
-		in.tracing.replayed(r, detail.Headers, replayed, began)
+		in.tell.EventReplayed(detail, replayed, began)
 	}
 	in.wakeAll()
 	return replayed, nil
@@ -136,7 +134,7 @@ func (w *Worked) add(more *Worked) {
 // far it came and where to continue. Continue there and not at the beginning: otherwise letters
 // that died again would be replayed before the rest.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, DefaultReplayRate, &letterWork{action: actionReplayed, do: in.store.ReplayDead, again: in.replayUndecided})
+	worked, err := in.workOn(ctx, which, DefaultReplayRate, &letterWork{action: tell.Replayed, do: in.store.ReplayDead, again: in.replayUndecided})
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
 		in.wakeAll()
@@ -150,7 +148,7 @@ func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, e
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Rate(limit.Unpaced), &letterWork{action: actionDiscarded, do: in.store.Discard})
+	worked, err := in.workOn(ctx, which, Rate(limit.Unpaced), &letterWork{action: tell.Discarded, do: in.store.Discard})
 	if worked.Done+worked.Passed > 0 {
 		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
 	}
@@ -159,13 +157,6 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 	}
 	return worked, nil
 }
-
-// The values of OperatedObserved.Action.
-const (
-	actionReplayed  = "replayed"
-	actionDiscarded = "discarded"
-	actionRetried   = "retried" // for the live feed alone
-)
 
 // letterWork is the work on dead letters.
 type letterWork struct {
@@ -297,11 +288,11 @@ func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done
 		if ok {
 			l := &letters[i]
 			counts[l.Source]++
-			in.feed.operated(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
+			in.tell.Changed(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
 		}
 	}
 	for source, n := range counts {
-		in.observers.operated(action, source, n)
+		in.tell.Operated(action, source, n)
 	}
 }
 
@@ -329,23 +320,11 @@ func (in *Engine) RetryMessage(ctx context.Context, id string) error {
 	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
 		m := &page.Messages[0]
 		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
-		in.feed.operated(actionRetried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
+		in.tell.Changed(tell.Retried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
 	}
 	log.Info("message retried")
 	in.wakeAll()
 	return nil
-}
-
-// replayed makes the span of a replay that began at a time.
-func (t *tracing) replayed(r *ReplayRequest, stored []byte, replayed *driver.Replayed, began time.Time) {
-	if t == nil {
-		return
-	}
-	header, _ := wire.ParseHeader(stored) // a damaged one only lacks its link
-	t.start(SpanStart{Name: SpanReplay, At: began, Link: send.Traceparent(header)}).end(SpanEnd{At: time.Now(), Attributes: []slog.Attr{
-		slog.String("source", r.Source), slog.String("event_id", r.EventID), slog.Int("generation", replayed.Generation),
-		slog.Int("messages", replayed.Messages),
-	}})
 }
 
 // replayForJob replays an event once for each request id.
@@ -357,9 +336,9 @@ func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode
 // workedForJob tells the observer of a job's step, and wakes the relays and workers.
 func (in *Engine) workedForJob(action, source string, n int) {
 	if action == driver.JobDiscard {
-		in.observers.operated(actionDiscarded, source, n)
+		in.tell.Operated(tell.Discarded, source, n)
 		return
 	}
-	in.observers.operated(actionReplayed, source, n)
+	in.tell.Operated(tell.Replayed, source, n)
 	in.wakeAll()
 }

@@ -61,10 +61,10 @@ func (in *Engine) maintain(ctx context.Context) {
 			return
 		case <-counts.C:
 			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
-			in.maintainStep(ctx, "writing refused requests", in.refused.Write)
+			in.maintainStep(ctx, "writing refused requests", in.tell.WriteRefused)
 			in.maintainStep(ctx, "telling of dead letters", in.tellOfDead)
 		case <-sums.C:
-			in.maintainStep(ctx, "writing figures", in.figures.Write)
+			in.maintainStep(ctx, "writing figures", in.tell.WriteFigures)
 			sums.Reset(figuresEvery(time.Since(began)))
 		case <-learned.C:
 			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
@@ -94,7 +94,7 @@ func figuresEvery(age time.Duration) time.Duration {
 func (in *Engine) writeLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 	defer cancel()
-	if err := errors.Join(in.figures.Write(last), in.refused.Write(last)); err != nil {
+	if err := in.tell.Write(last); err != nil {
 		in.log.Warn("writing the last figures and refused requests failed; charts and lists lack them", slog.Any("error", err))
 	}
 }
@@ -115,7 +115,7 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 	}
 	backlog, err := in.store.Backlog(ctx, p)
 	if err == nil {
-		in.figures.Backlog(backlog)
+		in.tell.Backlog(backlog)
 	}
 	return err
 }
@@ -267,7 +267,7 @@ func (in *Engine) prune(ctx context.Context, p *driver.PruneParams) (*driver.Pru
 	if result != nil && result.Total() > 0 {
 		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
 			slog.Int64("quarantined", result.Quarantined))
-		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})
+		in.tell.Pruned(result)
 	}
 	return result, err
 }
@@ -287,7 +287,7 @@ func (in *Engine) fileInlineFailures(ctx context.Context) error {
 		f := &filed[i]
 		in.log.Error("dead: the Inline handler failed, and the sender did not deliver again",
 			slog.String("source", f.Source), slog.String("event_id", f.EventID), slog.Int("failures", f.Failures), slog.String("error", f.Error))
-		in.feed.filed(f)
+		in.tell.Filed(f)
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // pruningStore runs passes in order, one for each call of Prune, and records the calls.
@@ -86,7 +87,8 @@ func TestPruningContinues(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &pruningStore{began: time.Now(), passes: tt.passes}
-				in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
+				log := slog.New(slog.DiscardHandler)
+				in := &Engine{store: store, clock: newClockKeeper(store), log: log, tell: tell.New(store, &tell.Options{Log: log})}
 				in.cfg.DedupeWindow, in.cfg.Retention = 30*24*hour, 30*24*hour
 				set := func(window time.Duration) {
 					in.setup.Store(&setup{sources: map[string]*source{"lab": {Source: Source{DedupeWindow: window}}}})
@@ -116,7 +118,8 @@ func TestPruningDistrustsClocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &pruningStore{began: time.Now()}
-		in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
+		log := slog.New(slog.DiscardHandler)
+		in := &Engine{store: store, clock: newClockKeeper(store), log: log, tell: tell.New(store, &tell.Options{Log: log})}
 		in.cfg.DedupeWindow, in.cfg.Retention = time.Hour, time.Hour
 		in.setup.Store(&setup{})
 		prunes := func(when string, want bool) {

@@ -1,4 +1,3 @@
-// Package tell holds the words for the outcomes of deliveries and messages.
 package tell
 
 // The outcomes of a delivery.

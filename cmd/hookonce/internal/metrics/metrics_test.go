@@ -152,7 +152,7 @@ func TestAttemptsAndOperators(t *testing.T) {
 	o.Operated(hookonce.OperatedObserved{Action: "replayed", Source: "gh", Count: 3})
 	o.Operated(hookonce.OperatedObserved{Action: "discarded", Source: "gh", Count: 4})
 	o.Pruned(hookonce.PrunedObserved{Events: 1, Bodies: 2, Quarantined: 3})
-	o.Barred(hookonce.BarredObserved{Destination: "app"})
+	o.Barred("app")
 	o.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
 	wantSamples(t, g.scrape(t), map[string]string{
 		`hookonce_attempts_total{code="2xx",destination="app",kind="message",outcome="sent"}`:         "1",

@@ -41,7 +41,7 @@ func (m *Metrics) Observer() *hookonce.Observer {
 	return &hookonce.Observer{
 		Direct:   true,
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
-		Barred: func(b hookonce.BarredObserved) { m.barred.WithLabelValues(m.destinations.of(b.Destination)).Inc() },
+		Barred: func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
 	}
 }
 
