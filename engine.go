@@ -53,7 +53,6 @@ type Engine struct {
 	confirmations confirmations
 	tell          *tell.Teller
 	operator      *operate.Operator
-	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
 
 	bodies   *wire.Memory // of all bodies, from their first byte to their answer
@@ -147,7 +146,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
 		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
 		learned:    newLearnedSecrets(store),
-		deadNews:   deadnews.New(store),
 		clock:      newClockKeeper(store),
 		reloaded:   make(chan struct{}, 1),
 		claiming:   newClaimHealth(store),
@@ -181,7 +179,10 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		},
 	})
 	in.operator = operate.New(store, &operate.Options{
-		Replay: in.replayForJob, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
+		Log: in.log, Tell: in.tell, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()),
+		Decide: in.decideNow, Wake: in.wakeAll, Relays: in.relays,
+		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
+		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
 		Engine: operate.Engine{
 			CanLearn: in.canLearn, FreshCounts: in.claims.FreshCounts, Clock: in.compareClocks, Weaknesses: in.weaknesses, CheckDurability: in.checkDurability,
 		},

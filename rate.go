@@ -1,7 +1,6 @@
 package hookonce
 
 import (
-	"errors"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/limit"
@@ -19,12 +18,7 @@ type Rate struct {
 // before later arrivals: without a pace, a large replay would delay all live traffic.
 var DefaultReplayRate = Rate(operate.ReplayRate)
 
-func (r Rate) check() error {
-	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
-		return errors.New("rate: the count must not be negative, and its time must be positive")
-	}
-	return nil
-}
+func (r Rate) check() error { return limit.Rate(r).Check() }
 
 // bucket returns a full token bucket of this rate.
 func (r Rate) bucket() *limit.Bucket { return limit.New(r.Count, r.Per) }

@@ -2,17 +2,10 @@ package hookonce
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"strings"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
-	"github.com/hookonce/hookonce/internal/tell"
-	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // ReplayRequest names the event to replay, and how.
@@ -41,60 +34,11 @@ type ReplayRequest struct {
 // driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
 // with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
-	if err := operate.CheckRequestID(r.RequestID); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	detail, err := in.store.Event(ctx, r.Source, r.EventID)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: replay: %w", err)
-	}
-	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, Note: r.Note, RequestID: r.RequestID}
-	if err := in.decideNow(p, detail); err != nil {
-		return nil, err
-	}
-	replayed, err := in.store.Replay(ctx, p)
-	if errors.Is(err, driver.ErrBodyPruned) && detail.Redacted() {
-		err = driver.ErrRedacted
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: replay event %q of source %q: %w", r.EventID, r.Source, err)
-	}
-	if !replayed.Repeated {
-		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
-			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
-		in.tell.EventReplayed(detail, replayed, began)
-	}
-	in.wakeAll()
-	return replayed, nil
+	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))
 }
 
 // ErrRequestID is the error of Replay and Redact for an invalid RequestID.
 var ErrRequestID = operate.ErrRequestID
-
-// decideNow fills in the messages that a claim would write now, for an event that matched no route
-// or is undecided.
-func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) error {
-	src := in.setup.Load().sources[detail.Source]
-	if len(detail.Messages) > 0 || detail.BodyPruned {
-		return nil
-	}
-	if src == nil || len(src.routes) == 0 && !in.works(src) {
-		p.Unknown = true
-		return nil
-	}
-	header, body, err := wire.Stored(detail.Headers, detail.Body)
-	if err != nil {
-		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
-	}
-	var undecided string
-	p.Routes, undecided = in.messagesFor(src, detail.Key, &Event{
-		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
-		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
-	}, time.Time{})
-	p.Undecided = undecided != ""
-	return nil
-}
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
@@ -123,8 +67,23 @@ type Worked struct {
 	Next driver.MessageCursor
 }
 
-func (w *Worked) add(more *Worked) {
-	w.Done, w.Passed, w.Next = w.Done+more.Done, w.Passed+more.Passed, more.Next
+// change returns the change of d as an Operator takes it: with one filter for each id.
+func (d *DeadLetters) change() *operate.Letters {
+	all := &operate.Letters{Operation: d.Operation, Rate: limit.Rate(d.Rate), Named: len(d.EventIDs)+len(d.MessageIDs) > 0}
+	if !all.Named {
+		all.Filters = []driver.MessageFilter{d.Filter}
+	}
+	for _, id := range d.EventIDs {
+		one := d.Filter
+		one.EventID, one.After = id, driver.MessageCursor{}
+		all.Filters = append(all.Filters, one)
+	}
+	for _, id := range d.MessageIDs {
+		one := d.Filter
+		one.MessageID, one.After = id, driver.MessageCursor{}
+		all.Filters = append(all.Filters, one)
+	}
+	return all
 }
 
 // ReplayDead makes dead letters due again under their ids, with a new generation and full attempts.
@@ -134,166 +93,15 @@ func (w *Worked) add(more *Worked) {
 // far it came and where to continue. Continue there and not at the beginning: otherwise letters
 // that died again would be replayed before the rest.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, DefaultReplayRate, &letterWork{action: tell.Replayed, do: in.store.ReplayDead, again: in.replayUndecided})
-	if worked.Done+worked.Passed > 0 {
-		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
-		in.wakeAll()
-	}
-	if err != nil {
-		return worked, fmt.Errorf("hookonce: replay dead letters: %w", err)
-	}
-	return worked, nil
+	worked, err := in.operator.ReplayDead(ctx, which.change())
+	return Worked(worked), err
 }
 
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Rate(limit.Unpaced), &letterWork{action: tell.Discarded, do: in.store.Discard})
-	if worked.Done+worked.Passed > 0 {
-		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
-	}
-	if err != nil {
-		return worked, fmt.Errorf("hookonce: discard dead letters: %w", err)
-	}
-	return worked, nil
-}
-
-// letterWork is the work on dead letters.
-type letterWork struct {
-	action    string // for the observer
-	operation string
-	do        func(context.Context, *driver.DeadLetterParams) ([]bool, error)
-	// again works on a letter that do skipped, tells the observer, and reports whether it did. nil
-	// leaves such letters alone.
-	again func(context.Context, *driver.DeadLetter) (bool, error)
-}
-
-// replayUndecided replays a letter that needs its routes matched again.
-func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bool, error) {
-	if l.MessageID != "" || !strings.HasPrefix(l.LastError, driver.NoteUndecided) {
-		return false, nil
-	}
-	_, err := in.Replay(ctx, &ReplayRequest{Source: l.Source, EventID: l.EventID})
-	for _, refused := range []error{driver.ErrUndecided, driver.ErrNoRoute, driver.ErrOpen, driver.ErrModeNeeded, driver.ErrNotFound, driver.ErrBodyPruned, driver.ErrLockTimeout} {
-		if errors.Is(err, refused) {
-			return false, nil
-		}
-	}
-	return err == nil, err
-}
-
-func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work *letterWork) (Worked, error) {
-	if err := errors.Join(which.Rate.check(), operate.CheckRequestID(which.Operation)); err != nil {
-		return Worked{}, err
-	}
-	work.operation = which.Operation
-	if which.Rate.Count > 0 {
-		rate = which.Rate
-	}
-	pace := limit.NewPace(rate.Count, rate.Per)
-	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
-		return in.workOnFiltered(ctx, which.Filter, pace, work)
-	}
-	var all Worked
-	for _, filter := range which.filters() {
-		worked, err := in.workOnFiltered(ctx, filter, pace, work)
-		if err == nil && worked == (Worked{}) {
-			worked.Passed = 1
-		}
-		worked.Next = driver.MessageCursor{}
-		all.add(&worked)
-		if err != nil {
-			return all, err
-		}
-	}
-	return all, nil
-}
-
-// filters returns one filter for each id.
-func (d *DeadLetters) filters() []driver.MessageFilter {
-	var all []driver.MessageFilter
-	for _, id := range d.EventIDs {
-		one := d.Filter
-		one.EventID, one.After = id, driver.MessageCursor{}
-		all = append(all, one)
-	}
-	for _, id := range d.MessageIDs {
-		one := d.Filter
-		one.MessageID, one.After = id, driver.MessageCursor{}
-		all = append(all, one)
-	}
-	return all
-}
-
-// workOnFiltered goes through the listing once, starting at filter.After. A letter that died again
-// after its replay stands before that place.
-func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
-	worked := Worked{Next: filter.After}
-	for {
-		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
-		if err != nil {
-			return worked, err
-		}
-		worked.add(&chunk)
-		if filter.After = worked.Next; filter.After.IsZero() {
-			return worked, nil
-		}
-	}
-}
-
-// workOnChunk works on the first letters after filter.After: as many as the pace allows, and at
-// most a page.
-func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
-	var err error
-	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
-		return Worked{}, err
-	}
-	page, err := in.store.DeadLetters(ctx, filter)
-	if err != nil {
-		return Worked{}, err
-	}
-	pace.GiveBack(filter.Limit - len(page.DeadLetters))
-	if len(page.DeadLetters) == 0 {
-		return Worked{Next: page.Next}, nil // a page may end at a bound without letters
-	}
-	letters := make([]driver.DeadLetterRef, len(page.DeadLetters))
-	for i := range letters {
-		letters[i] = driver.DeadLetterRef{Key: page.DeadLetters[i].Key, MessageID: page.DeadLetters[i].MessageID}
-	}
-	done, err := work.do(ctx, &driver.DeadLetterParams{Letters: letters, Operation: work.operation})
-	if err != nil {
-		return Worked{}, err
-	}
-	in.observeWorked(work.action, page.DeadLetters, done)
-	worked := Worked{Next: page.Next}
-	for i, ok := range done {
-		if !ok && work.again != nil {
-			if ok, err = work.again(ctx, &page.DeadLetters[i]); err != nil {
-				return worked, err
-			}
-		}
-		if ok {
-			worked.Done++
-		} else {
-			worked.Passed++
-		}
-	}
-	return worked, nil
-}
-
-// observeWorked tells the observer how many letters of each source are done.
-func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done []bool) {
-	counts := map[string]int{}
-	for i, ok := range done {
-		if ok {
-			l := &letters[i]
-			counts[l.Source]++
-			in.tell.Changed(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
-		}
-	}
-	for source, n := range counts {
-		in.tell.Operated(action, source, n)
-	}
+	worked, err := in.operator.Discard(ctx, which.change())
+	return Worked(worked), err
 }
 
 // Undo makes the letters dead again that a request or job discarded, as they were before; see
@@ -309,36 +117,23 @@ func (in *Engine) Undo(ctx context.Context, operation string) (Worked, error) {
 	return Worked{Done: undone.Undone, Passed: undone.Skipped}, err
 }
 
-// RetryMessage makes a pending message due at once, and a dead or skipped one due again under its
-// id, with a new generation and full attempts. The error matches driver.ErrNotFound; driver.ErrOpen
-// for a message that is being sent; driver.ErrSent; or driver.ErrBodyPruned.
-func (in *Engine) RetryMessage(ctx context.Context, id string) error {
-	if err := in.store.RetryMessage(ctx, &driver.RetryMessageParams{ID: id}); err != nil {
-		return fmt.Errorf("hookonce: retry message %q: %w", id, err)
-	}
-	log := in.log.With(slog.String("message_id", id))
-	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
-		m := &page.Messages[0]
-		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
-		in.tell.Changed(tell.Retried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
-	}
-	log.Info("message retried")
-	in.wakeAll()
-	return nil
+// RedactRequest names the event to redact.
+type RedactRequest struct {
+	Source  string
+	EventID string // as shown in listings
+	// RequestID is noted in the history of the event, if it is not "". It must differ from that of a
+	// replay of the event. At most 255 bytes without control characters.
+	RequestID string
 }
 
-// replayForJob replays an event once for each request id.
-func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-	_, err := in.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
-	return err
-}
-
-// workedForJob tells the observer of a job's step, and wakes the relays and workers.
-func (in *Engine) workedForJob(action, source string, n int) {
-	if action == driver.JobDiscard {
-		in.tell.Operated(tell.Discarded, source, n)
-		return
-	}
-	in.tell.Operated(tell.Replayed, source, n)
-	in.wakeAll()
+// Redact removes the payload of a finished event: its body and headers, the other body, the responses
+// and error texts of its attempts, and the same of the messages that its handlers enqueued. The
+// identity, the hashes of the bodies, states, deliveries and history stay, so later deliveries are
+// duplicates, and the event cannot be replayed. Redacting twice does nothing.
+//
+// The error matches driver.ErrNotFound; driver.ErrRequestReused; or driver.ErrOpen while the event or
+// one of the messages is not finished. In these cases nothing changed. After driver.ErrCommitUnknown
+// the request can safely be repeated.
+func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
+	return in.operator.Redact(ctx, (*operate.RedactRequest)(r))
 }

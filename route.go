@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // route is a Route ready to use.
@@ -131,4 +132,28 @@ func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event, until time
 		}
 	}
 	return messages, ""
+}
+
+// decideNow fills in the messages that a claim would write now, for an event that matched no route
+// or is undecided.
+func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) error {
+	src := in.setup.Load().sources[detail.Source]
+	if len(detail.Messages) > 0 || detail.BodyPruned {
+		return nil
+	}
+	if src == nil || len(src.routes) == 0 && !in.works(src) {
+		p.Unknown = true
+		return nil
+	}
+	header, body, err := wire.Stored(detail.Headers, detail.Body)
+	if err != nil {
+		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
+	}
+	var undecided string
+	p.Routes, undecided = in.messagesFor(src, detail.Key, &Event{
+		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
+		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
+	}, time.Time{})
+	p.Undecided = undecided != ""
+	return nil
 }

@@ -62,7 +62,7 @@ func (in *Engine) maintain(ctx context.Context) {
 		case <-counts.C:
 			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
 			in.maintainStep(ctx, "writing refused requests", in.tell.WriteRefused)
-			in.maintainStep(ctx, "telling of dead letters", in.tellOfDead)
+			in.maintainStep(ctx, "telling of dead letters", in.operator.TellOfDead)
 		case <-sums.C:
 			in.maintainStep(ctx, "writing figures", in.tell.WriteFigures)
 			sums.Reset(figuresEvery(time.Since(began)))
@@ -116,15 +116,6 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 	backlog, err := in.store.Backlog(ctx, p)
 	if err == nil {
 		in.tell.Backlog(backlog)
-	}
-	return err
-}
-
-// tellOfDead enqueues summaries of new dead letters.
-func (in *Engine) tellOfDead(ctx context.Context) error {
-	targets, err := in.deadNews.Tell(ctx, in.setup.Load().watches(in.cfg.OnDead, in.handled))
-	for _, target := range targets {
-		in.relays.Wake(target)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	if err := h.engine.RetryMessage(ctx, id); err != nil {
+	if err := h.engine.Operator().RetryMessage(ctx, id); err != nil {
 		if refused := retryRefusal(err); refused != nil {
 			h.because(err).refuse(w, r, refused)
 			return

@@ -89,7 +89,7 @@ func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	err := h.engine.RetryMessage(ctx, values.Get("message"))
+	err := h.engine.Operator().RetryMessage(ctx, values.Get("message"))
 	if err == nil {
 		h.done(w, r, back, "The message is due now.")
 		return

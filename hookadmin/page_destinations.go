@@ -230,14 +230,14 @@ func (h *handler) actDestination(w http.ResponseWriter, r *http.Request) {
 	switch values.Get("action") {
 	case "pause":
 		done = "Paused. Its messages wait until you resume it."
-		_, err = h.engine.PauseDestination(ctx, name)
+		_, err = h.engine.Operator().PauseDestination(ctx, name)
 	case "resume":
 		done = "Resumed. Its due messages are sent."
-		_, err = h.engine.ResumeDestination(ctx, name)
+		_, err = h.engine.Operator().ResumeDestination(ctx, name)
 	case "retry":
 		var n int
 		var more bool
-		n, more, err = h.engine.RetryDestination(ctx, name)
+		n, more, err = h.engine.Operator().RetryDestination(ctx, name)
 		done = messagesAre(n) + " due now."
 		if more {
 			done += " Others wait: press Retry now again."

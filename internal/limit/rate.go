@@ -50,3 +50,11 @@ func ParsePace(s string) (Rate, error) {
 	}
 	return rate, nil
 }
+
+// Check returns an error for a rate that is none.
+func (r Rate) Check() error {
+	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
+		return errors.New("rate: the count must not be negative, and its time must be positive")
+	}
+	return nil
+}

@@ -11,7 +11,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/jobs"
+	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // Engine holds the questions of operators that the engine answers.
@@ -38,33 +41,50 @@ type Engine struct {
 
 // Options are the parts of an engine that an Operator needs.
 type Options struct {
-	// Replay replays one event, once for each request id.
-	Replay func(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error
-	// Worked tells how many letters of a source the step of a job replayed or discarded.
-	Worked func(action, source string, n int)
-	Owner  string // names the process, for operators
-	Log    *slog.Logger
-	Engine Engine
+	Log   *slog.Logger
+	Tell  *tell.Teller
+	Owner string // names the process, for operators
+	// Decide fills in the messages that a claim would write now, for an event that matched no route or is
+	// undecided.
+	Decide func(*driver.ReplayParams, *driver.EventDetail) error
+	Wake   func() // called after work became due
+	Relays *relay.Group
+	Knows  func(destination string) bool // whether it is in the settings
+	// Watches returns which dead letters each destination is told of now.
+	Watches func() []deadnews.Watch
+	Engine  Engine
 }
 
-// Operator changes what an engine has stored, for operators. Its methods may be called concurrently.
+// Operator changes the stored events and messages of an engine, for its operators. Its methods may be called concurrently.
 type Operator struct {
 	Engine
-	store jobs.Store
-	log   *slog.Logger
-	jobs  *jobs.Runner
+	opts     *Options
+	store    driver.Store
+	log      *slog.Logger
+	jobs     *jobs.Runner
+	deadNews *deadnews.Teller
 }
 
 // New returns the Operator of an engine.
-func New(store jobs.Store, o *Options) *Operator {
-	return &Operator{
-		Engine: o.Engine, store: store, log: o.Log,
-		jobs: jobs.New(store, jobs.Options{Replay: o.Replay, Pace: pace, Worked: o.Worked, Owner: o.Owner, Log: o.Log}),
-	}
+func New(store driver.Store, o *Options) *Operator {
+	out := &Operator{Engine: o.Engine, opts: o, store: store, log: o.Log, deadNews: deadnews.New(store)}
+	out.jobs = jobs.New(store, jobs.Options{
+		Replay: out.replayForJob, Pace: pace, Worked: out.workedForJob, Owner: o.Owner, Log: o.Log,
+	})
+	return out
 }
 
 // Run works on jobs until ctx ends. Then it gives them back, and other processes go on with them.
 func (o *Operator) Run(ctx context.Context) { o.jobs.Run(ctx) }
+
+// TellOfDead enqueues summaries of new dead letters. It must not be called concurrently.
+func (o *Operator) TellOfDead(ctx context.Context) error {
+	targets, err := o.deadNews.Tell(ctx, o.opts.Watches())
+	for _, target := range targets {
+		o.opts.Relays.Wake(target)
+	}
+	return err
+}
 
 // ErrRequestID is the error for an invalid request id.
 var ErrRequestID = errors.New("hookonce: a request id has at most 255 bytes of UTF-8 without control characters")
