@@ -184,7 +184,10 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
 		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
 		Engine: operate.Engine{
-			CanLearn: in.canLearn, FreshCounts: in.claims.FreshCounts, Clock: in.compareClocks, Weaknesses: in.weaknesses, CheckDurability: in.checkDurability,
+			Sources:      func() []operate.SourceStatus { return in.setup.Load().sourceStatus(&in.cfg) },
+			Destinations: func() []operate.DestinationStatus { return in.setup.Load().destinationStatus() },
+			Routes:       func() []operate.RouteStatus { return in.setup.Load().routeStatus() },
+			CanLearn:     in.canLearn, FreshCounts: in.claims.FreshCounts, Clock: in.compareClocks, Weaknesses: in.weaknesses, CheckDurability: in.checkDurability,
 		},
 	})
 	return in, nil

@@ -38,7 +38,7 @@ func (h *handler) ofSources(parse func(url.Values, time.Time) (*driver.MessageFi
 // sources returns the names of the configured sources.
 func (h *handler) sources() []string {
 	var names []string
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		names = append(names, s.Name)
 	}
 	return names

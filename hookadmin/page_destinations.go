@@ -45,7 +45,7 @@ func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationR
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are shown without their counts", slog.Any("error", err))
 	}
-	all := newDestinationPage(h.engine.Destinations(), stats)
+	all := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	if stats != nil {
 		h.addPaused(r, all)
 	}

@@ -170,7 +170,7 @@ func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest
 		}
 	}
 	var all []wrongSecret
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		if !looked[s.Name] {
 			continue
 		}

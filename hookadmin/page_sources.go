@@ -59,7 +59,7 @@ func specOf(name provider.Name) *provider.Spec {
 }
 
 func (h *handler) sourceRows() []sourceRow {
-	all := h.engine.Sources()
+	all := h.engine.Operator().Sources()
 	var rows []sourceRow
 	for i, s := range NewSourcePage(all).Sources {
 		spec := specOf(all[i].Provider)
@@ -210,7 +210,7 @@ func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusNotFound, "There is no such source in the settings.", nil)
 		return
 	}
-	row, status := &rows[at], h.engine.Sources()[at]
+	row, status := &rows[at], h.engine.Operator().Sources()[at]
 	content := &sourcePage{
 		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}

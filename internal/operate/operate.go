@@ -19,6 +19,10 @@ import (
 
 // Engine holds the questions of operators that the engine answers.
 type Engine struct {
+	// Sources and Destinations return those of the settings by name, Routes in the order of the settings.
+	Sources      func() []SourceStatus
+	Destinations func() []DestinationStatus
+	Routes       func() []RouteStatus
 	// CanLearn reports whether the provider of a source hands secrets over.
 	CanLearn func(source string) bool
 	// FreshCounts writes the counts of duplicate deliveries, which wait for up to a second, so that a

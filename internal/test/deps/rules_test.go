@@ -85,7 +85,7 @@ var rules = map[string]rule{
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
 	},
 	"internal/jobs":    {within: []string{"driver", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
-	"internal/operate": {within: []string{"driver", "internal/deadnews", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"}, why: "the side of operators; the root package builds on it, and hookadmin asks it"},
+	"internal/operate": {within: []string{"driver", "provider", "internal/deadnews", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"}, why: "the side of operators; the root package builds on it, and hookadmin asks it"},
 	"internal/tell": {
 		within: []string{
 			"driver", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/limit", "internal/relay", "internal/send",

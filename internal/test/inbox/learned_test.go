@@ -152,11 +152,11 @@ func TestSecretIsNotShown(t *testing.T) {
 	hand(in, delivered)
 	hand(in, "x"+delivered)
 	signedAsana(t, in, delivered)
-	shown, err := json.Marshal([]any{in.Sources(), state, learned(t, store)})
+	shown, err := json.Marshal([]any{in.Operator().Sources(), state, learned(t, store)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := log.Text() + string(shown) + fmt.Sprintf("%v %+v", learned(t, store), in.Sources())
+	all := log.Text() + string(shown) + fmt.Sprintf("%v %+v", learned(t, store), in.Operator().Sources())
 	if strings.Contains(all, delivered) || !strings.Contains(all, "hookonce sources arm asana") {
 		t.Errorf("want the hint how to arm, and not the secret, in:\n%s", all)
 	}
