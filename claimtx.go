@@ -15,9 +15,6 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// acceptTimeout bounds the reopening of events by Accept, and RetryQuarantined.
-const acceptTimeout = 10 * time.Second
-
 // Delivery is a delivery with a verified signature. Only Verify makes one, and only a Delivery can
 // be claimed.
 type Delivery struct {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +14,6 @@ import (
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/keyfetch"
-	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
@@ -38,30 +35,23 @@ type Engine struct {
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
-	reloaded chan struct{} // receives after a Reload
 	ran      atomic.Bool
+	draining atomic.Bool
 
-	claims *claims.Queue
-	relays *relay.Group
-	sender *send.Sender
-
+	claims        *claims.Queue
+	bodies        *wire.Memory // of all bodies, from their first byte to their answer
+	clients       *clients
 	fetcher       *keyfetch.Fetcher
-	proxies       limit.Proxies
-	unverified    *limit.Addresses
-	fetches       *limit.Addresses // of keys that were never fetched before
 	learned       *learnedSecrets
 	confirmations confirmations
-	tell          *tell.Teller
-	operator      *operate.Operator
 	host          string // the name of this host; "" if it is unknown
 
-	bodies   *wire.Memory // of all bodies, from their first byte to their answer
-	draining atomic.Bool
-	clock    clockKeeper
-	claiming claimHealth
-	fits     atomic.Bool // the schema was seen to fit
-
-	durability durability
+	relays   *relay.Group
+	sender   *send.Sender
+	operator *operate.Operator
+	tell     *tell.Teller
+	health   *health
+	pruner   *pruner
 }
 
 // worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
@@ -141,27 +131,27 @@ var errNoStore = errors.New("hookonce: New needs a store")
 func newEngine(store driver.Store, cfg Config, handled []string, faults error) (*Engine, error) {
 	in := &Engine{
 		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
-		bodies:     wire.NewMemory(cfg.BodyBytes),
-		fetcher:    keyfetch.New(nil),
-		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
-		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
-		learned:    newLearnedSecrets(store),
-		clock:      newClockKeeper(store),
-		reloaded:   make(chan struct{}, 1),
-		claiming:   newClaimHealth(store),
+		bodies:  wire.NewMemory(cfg.BodyBytes),
+		clients: newClients(&cfg),
+		fetcher: keyfetch.New(nil),
+		learned: newLearnedSecrets(store),
+		health:  newHealth(store, cfg.Logger, cfg.AllowUnsafe),
 	}
+	in.confirmations = confirmations{log: cfg.Logger, fetch: func(ctx context.Context, url string) error { return in.fetcher.Confirm(ctx, url) }}
 	host, _ := os.Hostname()
 	in.host = tell.Text(host)
 	in.tell = tell.New(store, &tell.Options{
 		Log: cfg.Logger, Observer: cfg.Observer.functions(), Tracer: tracerOf(cfg.Tracer), Gateway: in.host,
-		Client: func(r *http.Request) string { return in.proxies.Client(r) },
+		Client: in.clients.proxies.Client,
 	})
 	in.sender = send.New(&send.Options{Barred: in.tell.Barred})
-	first, err := in.newSetup(&cfg, nil)
+	in.pruner = &pruner{
+		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
+	}
+	first, err := newSetup(&cfg, nil, &cfg, handled, in.learned)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
-	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
 	relayed := relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.tell.Attempt, Trace: in.tell.TracesAttempts(),
@@ -174,20 +164,31 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll, Reserve: in.reserve,
 		Counted: in.tell.Copies,
 		Observe: func(size int, took time.Duration, err error) {
-			in.claiming.note(err)
+			in.health.claiming.note(err)
 			in.tell.Batch(size, took, err)
 		},
 	})
 	in.operator = operate.New(store, &operate.Options{
 		Log: in.log, Tell: in.tell, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()),
-		Decide: in.decideNow, Wake: in.wakeAll, Relays: in.relays,
+		Decide: func(p *driver.ReplayParams, detail *driver.EventDetail) error {
+			return in.setup.Load().decideNow(in.log, handled, p, detail)
+		},
+		Wake: in.wakeAll, Relays: in.relays,
 		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
 		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
 		Engine: operate.Engine{
 			Sources:      func() []operate.SourceStatus { return in.setup.Load().sourceStatus(&in.cfg) },
 			Destinations: func() []operate.DestinationStatus { return in.setup.Load().destinationStatus() },
 			Routes:       func() []operate.RouteStatus { return in.setup.Load().routeStatus() },
-			CanLearn:     in.canLearn, FreshCounts: in.claims.FreshCounts, Clock: in.compareClocks, Weaknesses: in.weaknesses, CheckDurability: in.checkDurability,
+			CanLearn: func(source string) bool {
+				src := in.setup.Load().sources[source]
+				return src != nil && src.canLearn()
+			},
+			Clock: func(ctx context.Context) (skew, limit time.Duration, err error) {
+				skew, err = in.health.skew(ctx)
+				return skew, in.setup.Load().maxSkew(), err
+			},
+			FreshCounts: in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability,
 		},
 	})
 	return in, nil
@@ -196,12 +197,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 // Operator returns what hookadmin and the gateway need besides this API. It is not for other programs,
 // and may change with any release.
 func (in *Engine) Operator() *operate.Operator { return in.operator }
-
-// works reports whether events of src have work of their own in this process: handlers, or SQL
-// consumers.
-func (in *Engine) works(src *source) bool {
-	return src.Consume == ConsumeSQL || slices.Contains(in.handled, src.Name)
-}
 
 func (in *Engine) handles(source, eventType string) bool {
 	return in.worker != nil && in.worker.Handles(source, eventType)
@@ -217,7 +212,7 @@ func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
 	before := in.setup.Load()
-	after, err := in.newSetup(cfg, before)
+	after, err := newSetup(cfg, before, &in.cfg, in.handled, in.learned)
 	var taken []string
 	if err == nil {
 		taken, err = after.replace(before, time.Now())
@@ -233,7 +228,7 @@ func (in *Engine) Reload(cfg *Config) error {
 			slog.Any("sources", taken), slog.String("for", vanishedFor.String()))
 	}
 	select {
-	case in.reloaded <- struct{}{}:
+	case in.pruner.reloaded <- struct{}{}:
 	default: // an earlier one was not received yet
 	}
 	return nil
@@ -285,14 +280,14 @@ func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")
 	}
-	if err := in.startSafely(ctx); err != nil {
+	if err := in.health.startSafely(ctx); err != nil {
 		in.ran.Store(false)
 		return err
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { in.relays.Run(ctx) })
 	wg.Go(func() { in.maintain(ctx) })
-	wg.Go(func() { in.pruneAgain(ctx) })
+	wg.Go(func() { in.pruner.run(ctx, in.worker != nil) })
 	wg.Go(func() { in.operator.Run(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
@@ -320,4 +315,17 @@ func (in *Engine) Drain() {
 		in.worker.Drain()
 	}
 	in.claims.Close()
+}
+
+// errDraining is the error of Ready after Drain was called.
+var errDraining = errors.New("hookonce: draining")
+
+// Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
+// program and loses no confirmed commit, its clock and this machine's differ by less than half of the
+// smallest tolerance of the sources, the latest claims did not all fail, and Drain was not called.
+func (in *Engine) Ready(ctx context.Context) error {
+	if in.draining.Load() {
+		return errDraining
+	}
+	return in.health.check(ctx, in.setup.Load().maxSkew())
 }

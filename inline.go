@@ -32,7 +32,7 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 			continue
 		}
 		done := in.worker.Inline(ctx, d.source.work, c)
-		in.claiming.note(done.Err)
+		in.health.claiming.note(done.Err)
 		result := claims.Result{ClaimResult: done.ClaimResult, Err: done.Err}
 		if done.Failure != nil && !done.Dead {
 			failure = done.Failure

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/problem"
@@ -24,8 +25,6 @@ const (
 	maxHeaderFields = 100
 	bodyTimeout     = 10 * time.Second // for the beginning of the body
 	bodyRate        = 256 << 10        // bytes a second that must arrive from then on
-	writeTimeout    = 10 * time.Second // for the client to read the answer
-	retryAfter      = 5 * time.Second  // the Retry-After of a 503
 )
 
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
@@ -130,7 +129,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 		return nil, a
 	}
 	d.span, d.visible = in.tell.Verified(d.header, d.visible, arrived, now)
-	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.tell.Remote(r)
+	d.deadline, d.handled, d.remote = deadline, byCaller || src.works(in.handled), in.tell.Remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(tell.ReasonRate)
 		a.retryAfter = wait
@@ -178,7 +177,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.claims.Full(src.Name) {
 		return unavailable("the queue is full", nil)
 	}
-	if err := in.durability.refusal(); err != nil {
+	if err := in.health.durability.refusal(); err != nil {
 		return unavailable("the database may lose acknowledged events", err)
 	}
 	return nil
@@ -245,7 +244,7 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 // authenticate verifies the signature. A request that fails here is not parsed, stored or claimed.
 func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, deadline time.Time) (*delivery, *answer) {
 	req := src.request(r, body, now)
-	keys, err := in.keysFor(src, r, req, deadline)
+	keys, err := in.clients.keysFor(src, r, req, in.fetcher, deadline)
 	var d *delivery
 	if err == nil {
 		d, err = src.verify(req, keys)
@@ -280,12 +279,12 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 func (in *Engine) clockIsOff(src *source, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	return in.clock.isOff(ctx, src.tolerance)
+	return in.health.clock.isOff(ctx, src.tolerance)
 }
 
 // refuseUnverified answers a request that did not verify because of err.
 func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *answer {
-	if a := in.limitUnverified(r, now, err); a != nil {
+	if a := in.clients.limitUnverified(r, now, err); a != nil {
 		return a
 	}
 	return refused(http.StatusUnauthorized, "The signature is missing or wrong, or its timestamp is not current.", "not verified", err).
@@ -302,18 +301,6 @@ func reasonUnverified(err error) string {
 		return tell.ReasonTooNew
 	}
 	return tell.ReasonSignatureWrong
-}
-
-// limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
-func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
-	wait := in.unverified.Take(in.proxies.Client(r), now)
-	if wait == 0 {
-		return nil
-	}
-	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
-		"not verified, and over the address's rate", err).because(tell.ReasonUnverifiedRate)
-	a.retryAfter = wait
-	return a
 }
 
 // accept extracts the events of a verified delivery, claims them, and answers when all are durable.
@@ -349,4 +336,61 @@ func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, [
 		}
 	}
 	return events, malformed, nil
+}
+
+// claimsFor returns the claims of the events of d.
+func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
+	visible := d.visible
+	if d.source.batch {
+		visible = d.partHeader()
+	}
+	header := wire.EncodeHeader(visible)
+	if len(d.source.routes) > 0 {
+		visible = visible.Clone() // a decision may outlive the request, and read its header
+	}
+	all := make([]driver.Claim, len(events))
+	if len(events) == 1 {
+		d.eventID = events[0].ID
+	}
+	for i := range events {
+		all[i] = in.claimFor(d, &events[i], visible, header)
+	}
+	return all
+}
+
+func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
+	src, body := d.source, d.wire
+	if src.batch {
+		body = ev.Body
+	}
+	key := driver.EventKey(src.Name, ev.IDParts...)
+	claim := driver.Claim{
+		Key:        key,
+		Source:     src.Name,
+		EventID:    ev.ID,
+		Type:       ev.Type,
+		OccurredAt: ev.Time,
+		Headers:    header,
+		Body:       body,
+		BodyHash:   d.bodyHash(body),
+		BodyGuard:  src.guard,
+		Remote:     d.remote,
+		Gateway:    in.host,
+	}
+	if len(body) == 0 && claim.BodyGuard == driver.BodyWatch {
+		claim.BodyGuard = driver.BodyIgnore // all of a sender's notifications without a body are equal
+	}
+	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
+		claim.Work = driver.WorkQueued
+	}
+	if len(src.routes) > 0 {
+		var undecided string
+		claim.Messages, undecided = messagesFor(in.log, src, key, &Event{
+			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body, rules: src.extractor,
+		}, d.deadline.Add(-src.AckTimeout/decideShare))
+		if undecided != "" {
+			claim.Undecided = driver.NoteUndecided + undecided
+		}
+	}
+	return claim
 }

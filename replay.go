@@ -2,6 +2,8 @@ package hookonce
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
@@ -136,4 +138,23 @@ type RedactRequest struct {
 // the request can safely be repeated.
 func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
 	return in.operator.Redact(ctx, (*operate.RedactRequest)(r))
+}
+
+// Arm lets a source learn one secret that its provider hands over, within the time long, at most
+// 24 h. A long of 0 disarms the source. The secret is then in force beside those of the
+// settings and those learned before; with replace it replaces the latter. It is stored in the
+// database, readable by every role that may read the table.
+//
+// The error matches driver.ErrNotFound if there is no such source. It is another one if the provider
+// hands no secret over.
+func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
+	switch src := in.setup.Load().sources[source]; {
+	case src == nil:
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, driver.ErrNotFound)
+	case !src.canLearn():
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, operate.ErrNoSecretDelivered)
+	case long < 0 || long > operate.MaxArmed:
+		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, operate.MaxArmed)
+	}
+	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
 }

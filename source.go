@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -375,3 +376,66 @@ func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
 	s.ackSigner = signer
 	return nil
 }
+
+// works reports whether events of s have work of their own in this process: handlers, or SQL consumers.
+// handled are the sources that have handlers.
+func (s *source) works(handled []string) bool {
+	return s.Consume == ConsumeSQL || slices.Contains(handled, s.Name)
+}
+
+// handshaking holds the handshakes of a source's provider.
+type handshaking struct {
+	shakes *provider.Handshakes // nil if there are none
+	allow  string               // the accepted methods, as an Allow header
+	// signed are the locations of a signature: a signed request has at least one of them.
+	signed []*locate.Expr
+}
+
+func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, error) {
+	h := handshaking{allow: http.MethodPost}
+	if len(spec.Handshakes) == 0 {
+		return h, nil
+	}
+	shakes, err := provider.CompileHandshakes(spec.Handshakes)
+	if err != nil {
+		return h, err
+	}
+	h.shakes = shakes
+	methods := shakes.Methods()
+	if !slices.Contains(methods, http.MethodPost) {
+		methods = append(methods, http.MethodPost)
+	}
+	h.allow = strings.Join(methods, ", ")
+	places := []string{scheme.At}
+	for _, name := range append([]string{scheme.Header}, scheme.MoreHeaders...) {
+		if name != "" {
+			places = append(places, "header:"+name)
+		}
+	}
+	for _, at := range places {
+		// Skip a body that is the signature itself, and parts of an item: these are always there.
+		if expr, err := locate.Parse(at); err == nil && expr.IsSingle() {
+			h.signed = append(h.signed, expr)
+		}
+	}
+	return h, nil
+}
+
+// takes reports whether a request with that method can be a delivery or a handshake.
+func (h *handshaking) takes(method string) bool {
+	return method == http.MethodPost || h.shakes != nil && slices.Contains(h.shakes.Methods(), method)
+}
+
+// canLearn reports whether the provider hands secrets over.
+func (h *handshaking) canLearn() bool { return h.shakes != nil && h.shakes.Deliver() }
+
+// isSigned reports whether a request has a signature, right or wrong.
+func (h *handshaking) isSigned(in *locate.Input) bool {
+	return slices.ContainsFunc(h.signed, func(e *locate.Expr) bool {
+		_, err := e.Single(in, maxHeaderText)
+		return !errors.Is(err, locate.ErrAbsent)
+	})
+}
+
+// maxHeaderText bounds the text that is read to see whether it exists.
+const maxHeaderText = 1 << 10
