@@ -15,7 +15,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// acceptTimeout bounds the reopening of events by Accept, and RetryQuarantined.
+// acceptTimeout bounds the reopening of events by Accept, and the retry of a quarantined request.
 const acceptTimeout = 10 * time.Second
 
 // delivery is a request with a verified signature. Only source.verify makes one, and source.stored

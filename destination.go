@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
 )
@@ -85,8 +86,8 @@ func newDestination(d Destination, before *destination) (*destination, error) {
 	if err := d.Rate.check(); err != nil {
 		fault("%w", err)
 	}
-	setDefault(&d.Timeout, DefaultSendTimeout)
-	setDefault(&d.Concurrency, DefaultConcurrency)
+	setDefault(&d.Timeout, defaults.SendTimeout)
+	setDefault(&d.Concurrency, defaults.Concurrency)
 	d.Retry.setDefaults()
 	if err := d.Retry.check(); err != nil {
 		fault("retry: %w", err)

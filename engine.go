@@ -188,7 +188,8 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 				skew, err = in.health.skew(ctx)
 				return skew, in.setup.Load().maxSkew(), err
 			},
-			FreshCounts: in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability,
+			RetryQuarantined: in.requeue,
+			FreshCounts:      in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability,
 		},
 	})
 	return in, nil
@@ -202,12 +203,10 @@ func (in *Engine) handles(source, eventType string) bool {
 	return in.worker != nil && in.worker.Handles(source, eventType)
 }
 
-// Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg.
-// If they have faults, or if they would leave an Engine that has sources without any, Reload
-// returns an error and changes nothing. Deliveries that are being received end under the settings
-// they began with. Deliveries of a removed source are answered 503 for ten minutes, and then 404.
-// An unchanged destination goes on undisturbed. A changed or removed one finishes its sends; the
-// messages of a removed one wait until a destination of that name is back.
+// Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg. If they
+// have faults, or would leave an Engine that has sources without any, it returns an error and changes
+// nothing. Deliveries of a removed source are answered 503 for ten minutes, and then 404. A changed or
+// removed destination finishes its sends; messages of a removed one wait until it is back.
 func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
@@ -270,12 +269,10 @@ func (in *Engine) wakeAll() {
 	}
 }
 
-// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more work,
-// finishes the work in progress or gives it back, writes the delivery counts, figures and refused requests, and returns nil. It
-// does not stop deliveries: call Drain first. A second call is an error.
-//
-// If the database could lose acknowledged events, Run returns an UnsafeError at once, and may be
-// called again.
+// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more
+// work, finishes the work in progress or gives it back, and returns nil. It does not stop deliveries: call
+// Drain first. A second call is an error, unless the first was an UnsafeError: the database could lose
+// acknowledged events.
 func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")

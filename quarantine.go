@@ -61,32 +61,8 @@ func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provi
 	return nil
 }
 
-// RetriedRequest is the result of RetryQuarantined: the events of the request, which are all stored
-// now. An event is counted in one of Claimed, Reopened and Duplicates.
-type RetriedRequest struct {
-	Source     string
-	EventIDs   []string // in the order of the request
-	Claimed    int      // new events
-	Reopened   int      // dead events that are due again
-	Duplicates int
-	// Kept counts the items of a batch that cannot be read or stored. Each is now in the quarantine
-	// by itself.
-	Kept int
-}
-
-// ErrUnknownSource is the error of RetryQuarantined for a request whose source is not in the
-// settings.
-var ErrUnknownSource = errors.New("its source is not in the settings")
-
-// RetryQuarantined reads a quarantined request again with the present settings of its source, claims
-// its events as those of a delivery, and then removes it from the quarantine. It checks no
-// signature: the request was verified when it was stored.
-//
-// The error matches driver.ErrNotFound or ErrUnknownSource, or says why the request stays in the
-// quarantine: it still cannot be read, or another program handles the events of its source. After any
-// error the request is still there, and a repetition is safe: events that were claimed are duplicates
-// then.
-func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*RetriedRequest, error) {
+// requeue implements operate.Engine.RetryQuarantined.
+func (in *Engine) requeue(ctx context.Context, key driver.Key) (*operate.RetriedRequest, error) {
 	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
 	defer cancel()
 	id := hex.EncodeToString(key[:])
@@ -115,10 +91,10 @@ func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*Retrie
 	return retried, nil
 }
 
-func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedRequest) (*RetriedRequest, error) {
+func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedRequest) (*operate.RetriedRequest, error) {
 	src := in.setup.Load().sources[q.Source]
 	if src == nil {
-		return nil, ErrUnknownSource
+		return nil, operate.ErrUnknownSource
 	}
 	if q.Handled && !src.works(in.handled) {
 		return nil, operate.ErrHandledElsewhere
@@ -150,7 +126,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if err := in.claimStored(ctx, d, unit); err != nil {
 		return nil, err
 	}
-	retried := &RetriedRequest{Source: src.Name}
+	retried := &operate.RetriedRequest{Source: src.Name}
 	refused, err := in.tallyStored(d, unit, retried)
 	if err != nil {
 		return nil, err
@@ -185,7 +161,7 @@ func (in *Engine) claimStored(ctx context.Context, d *delivery, unit *claims.Uni
 }
 
 // tallyStored counts the results of unit in retried. It returns the parts that the database refuses.
-func (in *Engine) tallyStored(d *delivery, unit *claims.Unit, retried *RetriedRequest) (refused []provider.Malformed, err error) {
+func (in *Engine) tallyStored(d *delivery, unit *claims.Unit, retried *operate.RetriedRequest) (refused []provider.Malformed, err error) {
 	for i := range unit.Results {
 		result, claim := &unit.Results[i], &unit.Claims[i]
 		switch {

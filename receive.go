@@ -28,13 +28,10 @@ const (
 )
 
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
-// provider. Under an http.ServeMux pattern with a {source} wildcard it takes the name from there;
-// otherwise it reads the escaped path itself and knows no other path. Some handshakes are GET, HEAD
-// or OPTIONS requests: a pattern with the method POST keeps them out. ServeHTTP may be called
-// concurrently.
-//
-// It must get the body as it came: one that a middleware has read is answered 503. If a middleware has
-// read a part of a chunked body, nothing tells, and the delivery looks forged.
+// provider. It takes the name from the wildcard {source} of an http.ServeMux pattern, or else from the
+// escaped path. Some handshakes are GET, HEAD or OPTIONS requests: a pattern with the method POST keeps
+// them out. It must get the body as it came: one that a middleware has read is answered 503, or looks
+// forged.
 //
 // The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
 // answer of 2xx is written only after the commit.

@@ -31,10 +31,10 @@ type ReplayRequest struct {
 // if it has none, all of it. An event that matched no route, or whose routes were undecided, is
 // matched again with the present routes.
 //
-// The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
-// driver.ErrBodyPruned, which driver.ErrRedacted matches too; driver.ErrNoteNeeded;
-// driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
-// with a RequestID can safely be repeated.
+// Nothing changes if the error matches driver.ErrNotFound, driver.ErrOpen for a pending or running event,
+// driver.ErrBodyPruned (also driver.ErrRedacted), driver.ErrNoteNeeded, driver.ErrModeNeeded,
+// driver.ErrUndecided or driver.ErrNoRoute. After driver.ErrCommitUnknown a request with a RequestID can
+// safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))
 }
@@ -54,16 +54,16 @@ type DeadLetters struct {
 	// Operation is the id of the request. Undo finds a discard by it. At most 255 bytes without
 	// control characters; "" for a discard that cannot be undone.
 	Operation string
-	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to none for
-	// Discard.
+	// Rate is the pace, evenly spaced. Defaults to 100 a second for ReplayDead: replayed messages are due
+	// before later arrivals, and would delay them. Discard has none.
 	Rate Rate
 }
 
 // Worked is the result of ReplayDead, Discard or Undo.
 type Worked struct {
 	Done int // number of dead letters that were replayed, discarded or undone
-	// Passed is the number of skipped ones: they were not dead any more, or another session had
-	// locked them, or a replay met driver.NoteTxEnded. An id without a dead letter counts as one.
+	// Passed is the number of others: not dead any more, locked by another session, with
+	// driver.NoteTxEnded in a replay, or, in Undo, replayed, discarded again or pruned since.
 	Passed int
 	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
 	Next driver.MessageCursor
@@ -88,12 +88,10 @@ func (d *DeadLetters) change() *operate.Letters {
 	return all
 }
 
-// ReplayDead makes dead letters due again under their ids, with a new generation and full attempts.
-// Events with driver.NoteTxEnded stay dead: only Replay runs them again.
-// It works in chunks, each in one transaction, newest events first, until all letters that were
-// dead at the beginning are done or ctx ends. Then the error is that of ctx, and Worked says how
-// far it came and where to continue. Continue there and not at the beginning: otherwise letters
-// that died again would be replayed before the rest.
+// ReplayDead makes dead letters due again under their ids, with a new generation and full attempts,
+// newest events first. Events with driver.NoteTxEnded stay dead: only Replay runs them again. It works in
+// chunks, each in one transaction, until the letters that were dead at the beginning are done or ctx ends.
+// Then Worked.Next says where to continue: from the beginning, letters that died again would come first.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
 	worked, err := in.operator.ReplayDead(ctx, which.change())
 	return Worked(worked), err
@@ -106,11 +104,10 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 	return Worked(worked), err
 }
 
-// Undo makes the letters dead again that a request or job discarded, as they were before; see
-// DeadLetters.Operation. For a job, operation is its id or that of its request. Worked.Passed counts
-// letters that were replayed, discarded again or pruned since, or that another session had locked. The
-// error matches driver.ErrNotFound; driver.ErrTooLate if the last one was discarded more than
-// driver.UndoTime ago; or driver.ErrOpen while the job runs. After another error, repeating it is safe.
+// Undo makes the letters dead again that a request or job discarded, as they were before. operation is the
+// DeadLetters.Operation, or the id of a job or of its request. The error matches driver.ErrNotFound;
+// driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen while
+// the job runs. After another error, repeating it is safe.
 func (in *Engine) Undo(ctx context.Context, operation string) (Worked, error) {
 	undone, err := in.operator.UndoHere(ctx, operation)
 	if undone == nil {
@@ -128,25 +125,20 @@ type RedactRequest struct {
 	RequestID string
 }
 
-// Redact removes the payload of a finished event: its body and headers, the other body, the responses
-// and error texts of its attempts, and the same of the messages that its handlers enqueued. The
-// identity, the hashes of the bodies, states, deliveries and history stay, so later deliveries are
-// duplicates, and the event cannot be replayed. Redacting twice does nothing.
+// Redact removes the payload of a finished event: bodies and headers, also of messages that its handlers
+// enqueued, and responses and errors of attempts. Identity, hashes, states and history stay, so later
+// deliveries are duplicates, and the event cannot be replayed. Redacting twice does nothing.
 //
-// The error matches driver.ErrNotFound; driver.ErrRequestReused; or driver.ErrOpen while the event or
-// one of the messages is not finished. In these cases nothing changed. After driver.ErrCommitUnknown
-// the request can safely be repeated.
+// Nothing changes if the error matches driver.ErrNotFound, driver.ErrRequestReused, or driver.ErrOpen while
+// the event or one of the messages is not finished. After driver.ErrCommitUnknown it can be repeated.
 func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
 	return in.operator.Redact(ctx, (*operate.RedactRequest)(r))
 }
 
-// Arm lets a source learn one secret that its provider hands over, within the time long, at most
-// 24 h. A long of 0 disarms the source. The secret is then in force beside those of the
-// settings and those learned before; with replace it replaces the latter. It is stored in the
-// database, readable by every role that may read the table.
-//
-// The error matches driver.ErrNotFound if there is no such source. It is another one if the provider
-// hands no secret over.
+// Arm lets a source learn one secret that its provider hands over, within the time long, at most 24 h; 0
+// disarms the source. The secret is then in force beside those of the settings and those learned before;
+// with replace it replaces the latter. It is stored in the database, readable by every role that may read
+// the table. The error matches driver.ErrNotFound if there is no such source.
 func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
 	switch src := in.setup.Load().sources[source]; {
 	case src == nil:

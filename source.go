@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/locate"
@@ -222,10 +223,10 @@ func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
 
 func (s *source) setDefaults(spec *provider.Spec) error {
 	if s.MaxBody == 0 {
-		s.MaxBody = max(spec.MaxBody, DefaultMaxBody)
+		s.MaxBody = max(spec.MaxBody, defaults.MaxBody)
 	}
 	if s.AckTimeout == 0 {
-		s.AckTimeout = defaultAckTimeout
+		s.AckTimeout = defaults.AckTimeout
 		if t := spec.Retry.Timeout * 8 / 10; t > 0 {
 			s.AckTimeout = min(s.AckTimeout, t)
 		}
@@ -265,8 +266,8 @@ func (s *source) setPolicies() error {
 	setDefault(&s.Malformed, malformedReject)
 	setDefault(&s.Redelivery, redeliveryReopen)
 	setDefault(&s.Consume, consumeRoutes)
-	setDefault(&s.DeadLetter, AfterAttempts(defaultInlineAttempts))
-	setDefault(&s.RefetchTimeout, defaultRefetchTimeout)
+	setDefault(&s.DeadLetter, AfterAttempts(defaults.InlineAttempts))
+	setDefault(&s.RefetchTimeout, defaults.RefetchTimeout)
 	var faults []error
 	if s.Malformed != malformedReject && s.Malformed != MalformedQuarantine {
 		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))

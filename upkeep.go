@@ -158,17 +158,13 @@ func (in *Engine) pullBack(ctx context.Context) error {
 	}
 }
 
-// Prune removes finished work past its window: bodies past retention, identities past the dedupe
-// window, and the quarantine beyond its bounds. Of several processes with different windows for a
-// source, the longest holds, of all processes that were seen in the last seven days. Prune works in
-// small chunks and rests after each for longer than the chunk took, so that deliveries are answered
-// meanwhile. If it fails, the result holds the rows that it removed before, or is nil.
+// Prune removes finished work past its window: bodies, identities, and the quarantine beyond its bounds. It
+// works in small chunks and rests between them, so that deliveries are answered meanwhile. One process
+// prunes at a time; Run does so from time to time, and gives way to Prune. After a failure the result
+// holds the rows that were removed before, or is nil.
 //
-// It fails without removing anything if this machine's clock and the database's differ by more than an hour: events
-// may look older than they are. In a process that runs for longer, the same holds for an hour after this machine's
-// clock was set by more than that.
-//
-// One process prunes at a time. Run prunes in the background from time to time, and gives way to Prune.
+// Nothing is removed while this machine's clock and the database's differ by more than an hour, or for an
+// hour after this machine's clock was set by more than that: events may look older than they are.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	return in.pruner.prune(ctx, in.pruner.windows())
 }

@@ -161,14 +161,14 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	retried, err := h.engine.RetryQuarantined(ctx, key)
+	retried, err := h.engine.Operator().RetryQuarantined(ctx, key)
 	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
 	case err == nil:
 		h.done(w, r, back, "%s", quarantineOutcome(retried))
 	case unreadable:
 		h.undone(w, r, back, "The request stays in the quarantine: "+visible(still.Reason)+".")
-	case errors.Is(err, hookonce.ErrUnknownSource):
+	case errors.Is(err, operate.ErrUnknownSource):
 		h.undone(w, r, back, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.")
 	case errors.Is(err, operate.ErrHandledElsewhere):
 		h.undone(w, r, back, "Another program handles the events of this source. Retry the request there.")
@@ -177,7 +177,7 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func quarantineOutcome(retried *hookonce.RetriedRequest) string {
+func quarantineOutcome(retried *operate.RetriedRequest) string {
 	text := fmt.Sprintf("Read again: %s new, %d reopened, %d claimed before.",
 		countOf(int64(retried.Claimed), "event"), retried.Reopened, retried.Duplicates)
 	if retried.Kept > 0 {

@@ -69,7 +69,7 @@ var reasons = []struct {
 	{driver.ErrModeNeeded, "mode_needed"},
 	{driver.ErrUndecided, "undecided"},
 	{driver.ErrNoRoute, "no_route"},
-	{hookonce.ErrUnknownSource, "unknown_source"},
+	{operate.ErrUnknownSource, "unknown_source"},
 	{operate.ErrHandledElsewhere, "handled_elsewhere"},
 	{driver.ErrTooLate, "too_late"},
 	{driver.ErrCommitUnknown, "in_doubt"},

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/operate"
 )
@@ -84,7 +83,7 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	retried, err := h.engine.RetryQuarantined(ctx, key)
+	retried, err := h.engine.Operator().RetryQuarantined(ctx, key)
 	h = h.because(err)
 	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
@@ -92,7 +91,7 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, NewQuarantineRetried(id, retried))
 	case unreadable:
 		h.fail(w, r, http.StatusUnprocessableEntity, "The request stays in the quarantine: "+still.Reason+".", nil)
-	case errors.Is(err, hookonce.ErrUnknownSource):
+	case errors.Is(err, operate.ErrUnknownSource):
 		h.fail(w, r, http.StatusConflict, "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.", nil)
 	case errors.Is(err, operate.ErrHandledElsewhere):
 		h.fail(w, r, http.StatusConflict, "Another program handles the events of this source, and this one has no handlers for them. "+

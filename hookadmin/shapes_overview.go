@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/operate"
 )
@@ -199,7 +198,7 @@ func NewQuarantinedRequest(q *driver.QuarantinedRequest) (*QuarantinedRequest, e
 }
 
 // NewQuarantineRetried returns the result of a retry as the API prints it. id is that of the request.
-func NewQuarantineRetried(id string, retried *hookonce.RetriedRequest) *QuarantineRetried {
+func NewQuarantineRetried(id string, retried *operate.RetriedRequest) *QuarantineRetried {
 	return &QuarantineRetried{
 		ID: id, Source: retried.Source, EventIDs: notNull(retried.EventIDs), Claimed: retried.Claimed,
 		Reopened: retried.Reopened, Duplicates: retried.Duplicates, Kept: retried.Kept,

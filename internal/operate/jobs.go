@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/limit"
 )
@@ -19,7 +19,7 @@ type Request struct {
 	Of     string // driver.JobOfDeadLetters or driver.JobOfEvents
 	Action string // driver.JobReplay or driver.JobDiscard
 	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
-	// Rate is the pace as limit.ParsePace reads it. Defaults to ReplayRate for a replay, and to
+	// Rate is the pace as limit.ParsePace reads it. Defaults to 100 a second for a replay, and to
 	// limit.Unpaced for a discard.
 	Rate   string
 	Select driver.JobSelection
@@ -108,9 +108,6 @@ func (o *Operator) HasMany(ctx context.Context, sel *driver.JobSelection) (bool,
 	return plan.More, nil
 }
 
-// ReplayRate is the default pace of bulk replays.
-var ReplayRate = limit.Rate{Count: 100, Per: time.Second}
-
 // JobRate returns the pace of a job, with its default.
 func JobRate(spec *driver.JobSpec) (limit.Rate, error) {
 	rate, err := limit.ParsePace(spec.Rate)
@@ -120,7 +117,7 @@ func JobRate(spec *driver.JobSpec) (limit.Rate, error) {
 	case rate.Count > 0:
 		return rate, nil
 	case spec.Action == driver.JobReplay:
-		return ReplayRate, nil
+		return defaults.ReplayRate, nil
 	}
 	return limit.Unpaced, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/tell"
 )
@@ -34,7 +35,7 @@ func (w *Worked) add(more *Worked) {
 
 // ReplayDead makes dead letters due again. See hookonce.Engine.ReplayDead.
 func (o *Operator) ReplayDead(ctx context.Context, which *Letters) (Worked, error) {
-	worked, err := o.workOn(ctx, which, ReplayRate, &letterWork{action: tell.Replayed, do: o.store.ReplayDead, again: o.replayUndecided})
+	worked, err := o.workOn(ctx, which, defaults.ReplayRate, &letterWork{action: tell.Replayed, do: o.store.ReplayDead, again: o.replayUndecided})
 	if worked.Done+worked.Passed > 0 {
 		o.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
 		o.opts.Wake()

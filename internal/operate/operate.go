@@ -37,6 +37,12 @@ type Engine struct {
 	// Weaknesses reads the durability settings of the database. It returns the weak ones; those allowed
 	// are named in the settings.
 	Weaknesses func(context.Context) (refused, allowed []driver.Weakness, err error)
+	// RetryQuarantined reads a quarantined request again with the present settings of its source, claims its
+	// events, and removes it from the quarantine. The request was verified when it was stored. The error
+	// matches driver.ErrNotFound, ErrUnknownSource or ErrHandledElsewhere, or, as an *UnreadableError, says
+	// why the request stays. After any error it is still there, and a repetition is safe: events that were
+	// claimed are duplicates then.
+	RetryQuarantined func(context.Context, driver.Key) (*RetriedRequest, error)
 	// CheckDurability reads the durability settings of the database, and returns a hookonce.UnsafeError
 	// if a weak one is not allowed. From then on deliveries are answered 503, until the next look finds
 	// it mended. A running engine looks every 30 s, and whenever it is asked whether it is ready.
@@ -115,6 +121,9 @@ var (
 	// ErrNoSecretDelivered means that a provider does not hand secrets over: copy the secret into the
 	// settings.
 	ErrNoSecretDelivered = errors.New("its provider does not hand its secret over: put it into the settings")
+	// ErrUnknownSource is the error of the retry of a quarantined request whose source is not in the
+	// settings.
+	ErrUnknownSource = errors.New("its source is not in the settings")
 	// ErrHandledElsewhere is the error of the retry of a quarantined request that another process received
 	// for its handlers, or for the caller of Verify, if this process has no handlers for the source. A
 	// claim here would leave the events without that work.

@@ -9,6 +9,19 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
+// RetriedRequest is the result of RetryQuarantined: the events of the request, which are all stored
+// now. An event is counted in one of Claimed, Reopened and Duplicates.
+type RetriedRequest struct {
+	Source     string
+	EventIDs   []string // in the order of the request
+	Claimed    int      // new events
+	Reopened   int      // dead events that are due again
+	Duplicates int
+	// Kept counts the items of a batch that cannot be read or stored. Each is now in the quarantine
+	// by itself.
+	Kept int
+}
+
 // SourceStatus describes a configured source. It holds no secret.
 type SourceStatus struct {
 	Name         string

@@ -15,7 +15,7 @@ type rule struct {
 var rules = map[string]rule{
 	".": {
 		within: []string{
-			"driver", "verify", "provider", "internal/claims", "internal/deadnews",
+			"driver", "verify", "provider", "internal/claims", "internal/deadnews", "internal/defaults",
 			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/operate", "internal/problem",
 			"internal/relay", "internal/send", "internal/stale", "internal/tell", "internal/wire", "internal/work",
 		},
@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/operate", "internal/problem", "internal/shown", "internal/tell"}, why: "it serves any store, so it must know none"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/defaults", "internal/feed", "internal/limit", "internal/operate", "internal/problem", "internal/shown", "internal/tell"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -72,10 +72,11 @@ var rules = map[string]rule{
 		modules: []string{"golang.org/x/sys"},
 		why:     "SQL text and row scanning, for every driver",
 	},
-	"internal/problem": {why: "the form of refusals, once for deliveries and the admin API"},
-	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
-	"internal/guard":   {why: "user code called safely, for every engine that calls some"},
-	"internal/wire":    {why: "stored forms of headers, bodies and errors, which every engine reads"},
+	"internal/defaults": {within: []string{"internal/limit"}, why: "numbers; the settings file and the library share them"},
+	"internal/problem":  {why: "the form of refusals, once for deliveries and the admin API"},
+	"internal/limit":    {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
+	"internal/guard":    {why: "user code called safely, for every engine that calls some"},
+	"internal/wire":     {why: "stored forms of headers, bodies and errors, which every engine reads"},
 	"internal/stale": {
 		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
 		why:    "which version wins; handlers and messages ask it alike",
@@ -85,7 +86,7 @@ var rules = map[string]rule{
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
 	},
 	"internal/jobs":    {within: []string{"driver", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
-	"internal/operate": {within: []string{"driver", "provider", "internal/deadnews", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"}, why: "the side of operators; the root package builds on it, and hookadmin asks it"},
+	"internal/operate": {within: []string{"driver", "provider", "internal/deadnews", "internal/defaults", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"}, why: "the side of operators; the root package builds on it, and hookadmin asks it"},
 	"internal/tell": {
 		within: []string{
 			"driver", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/limit", "internal/relay", "internal/send",
@@ -122,7 +123,7 @@ var rules = map[string]rule{
 	},
 	"cmd/hookonce/internal/config": {
 		within: []string{
-			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
+			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/defaults", "internal/limit", "internal/send", "internal/settingfile",
 			"internal/shown", "internal/spelling",
 			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
 		},
@@ -160,7 +161,7 @@ var rules = map[string]rule{
 		why:     "it measures the library on databases that it makes and removes itself",
 	},
 	"cmd/hookonce/internal/adminclient": {
-		within: []string{".", "driver", "hookadmin", "internal/limit", "internal/operate"},
+		within: []string{".", "driver", "hookadmin", "internal/defaults", "internal/limit", "internal/operate"},
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
 	},
 	"cmd/hookonce/internal/probe": {
@@ -180,7 +181,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/limit", "internal/locate", "internal/operate", "internal/sample", "internal/settingfile", "internal/shown", "internal/spelling",
+			"deploy", "internal/defaults", "internal/limit", "internal/locate", "internal/operate", "internal/sample", "internal/settingfile", "internal/shown", "internal/spelling",
 			"internal/tell",
 		},
 		modules: []string{

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
@@ -293,7 +294,7 @@ func TestHandshakesAreLimited(t *testing.T) {
 	if got := hand(in, delivered); got != http.StatusTooManyRequests {
 		t.Errorf("a secret from that address: answer %d, want 429", got)
 	}
-	large := httptest.NewRequest(http.MethodPost, "/webhooks/asana", io.LimitReader(zeros{}, hookonce.DefaultMaxBody+1))
+	large := httptest.NewRequest(http.MethodPost, "/webhooks/asana", io.LimitReader(zeros{}, defaults.MaxBody+1))
 	large.Header.Set("X-Hook-Secret", delivered)
 	if w := answered(in, large); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large body: answer %d, want 413", w.Code)

@@ -46,7 +46,7 @@ var reasons = map[string]error{
 	"mode_needed":       driver.ErrModeNeeded,
 	"undecided":         driver.ErrUndecided,
 	"no_route":          driver.ErrNoRoute,
-	"unknown_source":    hookonce.ErrUnknownSource,
+	"unknown_source":    operate.ErrUnknownSource,
 	"handled_elsewhere": operate.ErrHandledElsewhere,
 	"unreadable":        ErrUnreadable,
 	"too_late":          driver.ErrTooLate,

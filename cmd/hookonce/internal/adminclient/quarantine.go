@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/operate"
 )
@@ -70,7 +69,7 @@ func (r *QuarantineWork) retry(ctx context.Context, c *Client, id string) error 
 		r.Duplicates, r.Kept = r.Duplicates+retried.Duplicates, r.Kept+retried.Kept
 	case errors.Is(err, ErrUnreadable):
 		r.Unreadable++
-	case errors.Is(err, hookonce.ErrUnknownSource):
+	case errors.Is(err, operate.ErrUnknownSource):
 		r.UnknownSource++
 	case errors.Is(err, operate.ErrHandledElsewhere):
 		r.HandledElsewhere++

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
@@ -208,8 +207,8 @@ func (p *program) retryQuarantined(ctx context.Context, api *api, id string, asJ
 	switch {
 	case errors.Is(err, adminclient.ErrUnreadable):
 		return &app.Error{Err: err, Remedy: unreadableRemedy}
-	case errors.Is(err, hookonce.ErrUnknownSource):
-		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, hookonce.ErrUnknownSource), Remedy: api.sourceRemedy()}
+	case errors.Is(err, operate.ErrUnknownSource):
+		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, operate.ErrUnknownSource), Remedy: api.sourceRemedy()}
 	case errors.Is(err, operate.ErrHandledElsewhere):
 		return &app.Error{
 			Err:    fmt.Errorf("quarantined request %q: %w", id, operate.ErrHandledElsewhere),

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
@@ -110,7 +111,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
 		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
 		b := &bulk{
-			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.DefaultReplayRate),
+			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.Rate(defaults.ReplayRate)),
 		}
 		if !f.asNew && !f.sameID {
 			b.check, b.labels = someWithoutMode, map[string]string{driver.StateDone: "done: refused without --as-new or --same-id"}
