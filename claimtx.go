@@ -15,9 +15,6 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-// acceptTimeout bounds the reopening of events by Accept, and RetryQuarantined.
-const acceptTimeout = 10 * time.Second
-
 // Delivery is a delivery with a verified signature. Only Verify makes one, and only a Delivery can
 // be claimed.
 type Delivery struct {
@@ -46,13 +43,13 @@ type Claimed struct {
 type refusal struct{ answer *answer }
 
 func (r *refusal) Error() string {
-	if r.answer.err != nil {
-		return fmt.Sprintf("hookonce: %s: %s", r.answer.why, strings.TrimPrefix(r.answer.err.Error(), "hookonce: "))
+	if r.answer.Err != nil {
+		return fmt.Sprintf("hookonce: %s: %s", r.answer.Why, strings.TrimPrefix(r.answer.Err.Error(), "hookonce: "))
 	}
-	return "hookonce: " + r.answer.why
+	return "hookonce: " + r.answer.Why
 }
 
-func (r *refusal) Unwrap() error { return r.answer.err }
+func (r *refusal) Unwrap() error { return r.answer.Err }
 
 // Verify reads a delivery for /webhooks/{source} and checks it as ServeHTTP does, up to the claim.
 // Authentic requests that cannot be used as events are in the quarantine when it returns. If the
@@ -67,7 +64,7 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 		return a
 	})
 	if a != nil {
-		a.began = began
+		a.Began = began
 		return nil, &refusal{a}
 	}
 	d.began = began
@@ -124,7 +121,7 @@ func (in *Engine) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 // durable. Call Accept only after the commit has succeeded.
 func (in *Engine) Accept(w http.ResponseWriter, r *http.Request, d *Delivery, claimed []Claimed) {
 	a := safely(func() *answer { return in.acceptClaimed(r, d, claimed) })
-	a.began = d.began
+	a.Began = d.began
 	a.of(d.delivery)
 	in.answer(w, r, d.delivery.source.Name, a)
 }
@@ -140,7 +137,7 @@ func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed)
 		unit.Results[i].Reopened = claimed[i].Reopened
 		in.claims.Count(&d.claims[i], &unit.Results[i])
 		if claimed[i].result.Claimed {
-			in.figures.Event(time.Now(), d.claims[i].Source, d.claims[i].Type)
+			in.tell.Claimed(&d.claims[i])
 		}
 	}
 	in.wakeClaimed(claimsMade(d, claimed))
@@ -148,7 +145,7 @@ func (in *Engine) acceptClaimed(r *http.Request, d *Delivery, claimed []Claimed)
 	defer cancel()
 	for i := range claimed {
 		// An event that had only routes is not the caller's to handle; its messages are reopened.
-		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == RedeliveryReopen {
+		if c := &unit.Results[i]; c.Dead && !c.Reopened && d.delivery.source.Redelivery == redeliveryReopen {
 			c.Reopened, c.Err = in.reopenRouted(ctx, d.claims[i].Key)
 		}
 	}
@@ -209,7 +206,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 		return slices.Compare(d.claims[a].Key[:], d.claims[b].Key[:])
 	})
 	p := &driver.ClaimParams{
-		LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == RedeliveryReopen, AllowUnsafe: in.cfg.AllowUnsafe,
+		LockTimeout: claims.MaxLockWait, Reopen: d.delivery.source.Redelivery == redeliveryReopen, AllowUnsafe: in.cfg.AllowUnsafe,
 	}
 	place := make(map[driver.Key]int) // index into p.Claims
 	for _, i := range order {
@@ -224,7 +221,7 @@ func (in *Engine) claimTx(ctx context.Context, d *Delivery, claim func(context.C
 	results, err := claim(ctx, p)
 	if err != nil {
 		a := unavailable("the claim was not made", err).of(d.delivery)
-		a.began = d.began
+		a.Began = d.began
 		return nil, &refusal{a}
 	}
 	out := make([]Claimed, len(d.claims))

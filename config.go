@@ -11,33 +11,12 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
-
-// Defaults of Config, Source and Destination.
-const (
-	DefaultDedupeWindow   = 30 * 24 * time.Hour
-	DefaultRetention      = 30 * 24 * time.Hour
-	DefaultAckTimeout     = 3 * time.Second
-	DefaultMaxBody        = 1 << 20
-	DefaultSendTimeout    = 15 * time.Second
-	DefaultSendAttempts   = 20
-	DefaultFirstRetry     = 10 * time.Second
-	DefaultMaxRetry       = 12 * time.Hour
-	DefaultConcurrency    = 16
-	DefaultQueue          = 8192
-	DefaultBodyBytes      = 256 << 20
-	DefaultQuarantineRows = 10_000
-	DefaultBatch          = 200
-	DefaultInlineAttempts = 5
-	DefaultRefetchTimeout = 10 * time.Second
-)
-
-// DefaultUnverifiedRate is the default of Config.UnverifiedRate.
-var DefaultUnverifiedRate = Rate{Count: 100, Per: time.Second}
 
 // Config is the configuration of an Inbox. The zero value of every field is usable. New reads a
 // Config once; later changes have no effect.
@@ -57,34 +36,28 @@ type Config struct {
 	// the answer is 429. It never holds back a request that verifies. Defaults to 100 a second.
 	UnverifiedRate Rate
 	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for limits
-	// by address and the log alone. The client is the last address in it that is not in one of these
-	// networks. Without TrustedProxies, and where such an address is missing or malformed, it is the
-	// address of the connection.
+	// by address and the log: the last address in it outside of these networks. Otherwise the client
+	// is the address of the connection.
 	TrustedProxies []netip.Prefix
 	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503
 	// to a delivery of the source with the most of them. Defaults to 8,192.
 	Queue int
-	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it
-	// the answer is 503. A source gets three times the free memory, so one alone gets three
-	// quarters; but a body alone is always received. Defaults to 256 MiB.
+	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it the
+	// answer is 503. One source gets three quarters of it at most. Defaults to 256 MiB.
 	BodyBytes int64
 	// QuarantineRows is the number of malformed requests kept per source; the oldest go first.
 	// Defaults to 10,000.
 	QuarantineRows int
 
 	// Workers is the number of handler transactions that this process runs at a time, and as many
-	// again for Inline handlers; at most 1,000. The default suits the database: 4 on PostgreSQL, 1
-	// on SQLite, which has one writer. All kinds of handlers together leave connections of the
-	// store's pool for leases, outcomes and upkeep: on a small pool they share the others, and more
-	// Workers than that are a warning. While there are Inline sources, queued handlers leave one of
-	// the shared connections to them, unless there is only one: then all handlers take turns. With
-	// handlers for several sources and at least two Workers, one is kept free of each source, so that
-	// a source with slow handlers holds no other up.
+	// again for Inline handlers; at most 1,000. Defaults to 4 on PostgreSQL and to 1 on SQLite, which
+	// has one writer. On a small pool of connections they share what leases, outcomes and upkeep leave,
+	// and queued handlers leave one to Inline handlers. With handlers for several sources, one worker is
+	// kept free of each source, so that slow handlers hold no other source up.
 	Workers int
-	// Batch is the largest number of events in one transaction, which share the settings that a
-	// handler makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough
-	// for, so slow handlers get smaller ones, and at most 32 MiB of bodies, or one event. 1 gives each event its own transaction; at most
-	// 1,000. Defaults to 200.
+	// Batch is the largest number of events in one transaction, which share the settings that a handler
+	// makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough for, and at most
+	// 32 MiB of bodies. At most 1,000; defaults to 200.
 	Batch int
 	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL, with a maximum of
 	// 55 s, and to 1 s on SQLite, with a maximum of 30 s: a handler there holds the only writer.
@@ -128,10 +101,8 @@ type Source struct {
 	// nothing is signed, or if the provider hands the secret over in a handshake.
 	Secrets Secrets
 	// Key is the sender's public key, for schemes with public keys: PEM, a certificate, a JWK or
-	// JWKS, or the provider's raw form; see verify.Verifier.ParseKey. For other schemes it is an
-	// error, because anybody who knows a public key could sign with it. Without Key, keys that the
-	// provider publishes are fetched by https from the provider's own hosts, and cached. With Key
-	// nothing is ever fetched.
+	// JWKS, or the provider's raw form; see verify.Verifier.ParseKey. Without Key, keys that the
+	// provider publishes are fetched from its own hosts, and cached. With Key nothing is fetched.
 	Key string
 	// URL is the public URL of this source, if the signature covers it.
 	URL string
@@ -155,13 +126,10 @@ type Source struct {
 	// Ack replaces the answer to an accepted event. Defaults to the answer that the provider asks
 	// for, if it asks for one.
 	Ack *Ack
-	// AckKey is your own private key, a secret. It signs every 2xx answer to a delivery, also that
-	// of Ack, for providers that verify answers (provider.Spec.AckSignature; Alipay) and know its
-	// public half. It is PEM (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not
-	// encrypted, and at least 2048 bits for RSA. For other providers it is an error.
-	//
-	// Without it, answers are unsigned, and a log line says so at start: the provider may then
-	// count every delivery as failed and repeat it.
+	// AckKey is your own private key, a secret. It signs every 2xx answer for providers that verify
+	// answers (provider.Spec.AckSignature); without it they may count every delivery as failed. It is
+	// PEM (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not encrypted, and at least 2048
+	// bits for RSA.
 	AckKey string
 
 	// Malformed sets the answer to a verified request without a usable event, and to an event that
@@ -197,10 +165,9 @@ type Source struct {
 	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
 	RefetchTimeout time.Duration
 
-	// DedupeWindow and Retention override those of Config. If the provider retries for longer than
-	// Config.DedupeWindow, DedupeWindow defaults to that time; a shorter one is logged as a
-	// warning. Of several processes with different windows for a source, the longest holds, of all
-	// processes that were seen in the last seven days.
+	// DedupeWindow and Retention override those of Config. DedupeWindow defaults to at least the time
+	// that the provider retries. Of several processes with different windows, the longest holds, of all
+	// that were seen in the last seven days.
 	DedupeWindow time.Duration
 	Retention    time.Duration
 }
@@ -242,7 +209,7 @@ type Malformed string
 
 // The values of Source.Malformed.
 const (
-	MalformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
+	malformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 
@@ -251,7 +218,7 @@ type Redelivery string
 
 // The values of Source.Redelivery.
 const (
-	RedeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
+	redeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
 	RedeliveryAck    Redelivery = "ack"    // the event is only acknowledged
 )
 
@@ -260,7 +227,7 @@ type Consume string
 
 // The values of Source.Consume.
 const (
-	ConsumeRoutes Consume = "routes" // the routes alone; the default
+	consumeRoutes Consume = "routes" // the routes alone; the default
 	ConsumeSQL    Consume = "sql"    // an application takes them by SQL, or with its own handlers
 )
 
@@ -357,12 +324,12 @@ func (c *Config) withDefaults() Config {
 	if c != nil {
 		out = *c
 	}
-	setDefault(&out.DedupeWindow, DefaultDedupeWindow)
-	setDefault(&out.Retention, DefaultRetention)
-	setDefault(&out.UnverifiedRate, DefaultUnverifiedRate)
-	setDefault(&out.Queue, DefaultQueue)
-	setDefault(&out.BodyBytes, DefaultBodyBytes)
-	setDefault(&out.QuarantineRows, DefaultQuarantineRows)
+	setDefault(&out.DedupeWindow, defaults.DedupeWindow)
+	setDefault(&out.Retention, defaults.Retention)
+	setDefault(&out.UnverifiedRate, Rate(defaults.UnverifiedRate))
+	setDefault(&out.Queue, defaults.Queue)
+	setDefault(&out.BodyBytes, defaults.BodyBytes)
+	setDefault(&out.QuarantineRows, defaults.QuarantineRows)
 	if out.Logger == nil {
 		out.Logger = slog.Default()
 	}
@@ -373,7 +340,7 @@ func (c *Config) withDefaults() Config {
 // setWorkDefaults fills in the defaults of handlers, which depend on the database.
 func (c *Config) setWorkDefaults(l driver.WorkLimits) {
 	setDefault(&c.Workers, l.Transactions)
-	setDefault(&c.Batch, DefaultBatch)
+	setDefault(&c.Batch, defaults.Batch)
 	setDefault(&c.HandlerTimeout, l.HandlerTimeout)
 	c.Retry.setDefaults()
 	if most := l.MaxTransactions; most > 0 && c.Workers > most {
@@ -441,9 +408,9 @@ func (c *Config) checkWork(l driver.WorkLimits, handled []string) error {
 }
 
 func (r *Retry) setDefaults() {
-	setDefault(&r.Attempts, DefaultSendAttempts)
-	setDefault(&r.First, DefaultFirstRetry)
-	setDefault(&r.Max, max(DefaultMaxRetry, r.First))
+	setDefault(&r.Attempts, defaults.SendAttempts)
+	setDefault(&r.First, defaults.FirstRetry)
+	setDefault(&r.Max, max(defaults.MaxRetry, r.First))
 }
 
 func (r Retry) check() error {

@@ -1,12 +1,7 @@
 package hookonce
 
 import (
-	"context"
 	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,10 +10,13 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/locate"
-	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 )
+
+// acceptTimeout bounds the reopening of events by Accept, and the retry of a quarantined request.
+const acceptTimeout = 10 * time.Second
 
 // delivery is a request with a verified signature. Only source.verify makes one, and source.stored
 // from the quarantine, where only verified requests are. Only a delivery can be claimed.
@@ -28,13 +26,13 @@ type delivery struct {
 	header   http.Header // as received
 	visible  http.Header // header without shared credentials: the stored and shown form
 	rawQuery string
-	remote   string    // the client's address; "" from the quarantine
-	wire     []byte    // the body as sent and signed
-	body     []byte    // the inflated body
-	deadline time.Time // of the answer
-	span     *span     // of its receiving; nil without a Tracer
-	eventID  string    // of its only event; "" before that is read, and for several
-	handled  bool      // its events have work besides their messages: in this process, or by the caller of Verify
+	remote   string     // the client's address; "" from the quarantine
+	wire     []byte     // the body as sent and signed
+	body     []byte     // the inflated body
+	deadline time.Time  // of the answer
+	span     *tell.Span // of its receiving; nil without a Tracer
+	eventID  string     // of its only event; "" before that is read, and for several
+	handled  bool       // its events have work besides their messages: in this process, or by the caller of Verify
 }
 
 func (d *delivery) input() *locate.Input {
@@ -43,7 +41,7 @@ func (d *delivery) input() *locate.Input {
 
 // unit returns claims of d for the queue.
 func (d *delivery) unit(all []driver.Claim) *claims.Unit {
-	return claims.NewUnit(all, d.source.Redelivery == RedeliveryReopen, d.deadline)
+	return claims.NewUnit(all, d.source.Redelivery == redeliveryReopen, d.deadline)
 }
 
 func (s *source) acceptsEncoding(values []string) bool {
@@ -56,72 +54,6 @@ func (d *delivery) inflate(budget *wire.Budget) (err error) {
 		d.body, err = wire.Gunzip(d.wire, d.source.MaxBody, budget)
 	}
 	return err
-}
-
-// refuseInflated answers for a body that cannot be inflated. A decompression bomb is too large; any
-// other body is authentic and malformed.
-func (in *Engine) refuseInflated(d *delivery, err error) *answer {
-	switch {
-	case errors.Is(err, wire.ErrTooLarge):
-		return tooLarge(d.source)
-	case errors.Is(err, wire.ErrBudget):
-		return unavailable("too many bodies are being received", err)
-	}
-	ctx, cancel := context.WithDeadline(context.Background(), d.deadline)
-	defer cancel()
-	if err := in.quarantine(ctx, d, []provider.Malformed{{Reason: err.Error(), Body: d.wire}}); err != nil {
-		return unavailable("the quarantine could not be written", err)
-	}
-	return answerMalformed(d, err.Error())
-}
-
-// quarantine stores authentic but unusable parts of d.
-func (in *Engine) quarantine(ctx context.Context, d *delivery, malformed []provider.Malformed) error {
-	whole, part := wire.EncodeHeader(d.visible), wire.EncodeHeader(d.partHeader())
-	for len(malformed) > 0 {
-		var requests []driver.Quarantined
-		for size := 0; len(malformed) > 0 && len(requests) < claims.MaxBatch && size < claims.MaxBytes; malformed = malformed[1:] {
-			m := &malformed[0]
-			header, body := part, m.Body
-			if m.Part == provider.PartRequest {
-				header, body = whole, d.wire // so that a retry finds the body that was sent
-			}
-			size += len(header) + len(body)
-			requests = append(requests, driver.Quarantined{
-				Source:   d.source.Name,
-				BodyHash: sha256.Sum256(body),
-				Part:     driver.Part(m.Part),
-				Headers:  header,
-				Body:     body,
-				Reason:   m.Reason,
-				Handled:  d.handled,
-			})
-		}
-		if err := in.store.Quarantine(ctx, &driver.QuarantineParams{Requests: requests}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// claimsFor returns the claims of the events of d.
-func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
-	visible := d.visible
-	if d.source.batch {
-		visible = d.partHeader()
-	}
-	header := wire.EncodeHeader(visible)
-	if len(d.source.routes) > 0 {
-		visible = visible.Clone() // a decision may outlive the request, and read its header
-	}
-	all := make([]driver.Claim, len(events))
-	if len(events) == 1 {
-		d.eventID = events[0].ID
-	}
-	for i := range events {
-		all[i] = in.claimFor(d, &events[i], visible, header)
-	}
-	return all
 }
 
 // partHeader returns the stored header of an item, or of another part of a batch.
@@ -150,43 +82,6 @@ func (d *delivery) refusedPart(claim *driver.Claim, refusal error) provider.Malf
 	return m
 }
 
-func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
-	src, body := d.source, d.wire
-	if src.batch {
-		body = ev.Body
-	}
-	key := driver.EventKey(src.Name, ev.IDParts...)
-	claim := driver.Claim{
-		Key:        key,
-		Source:     src.Name,
-		EventID:    ev.ID,
-		Type:       ev.Type,
-		OccurredAt: ev.Time,
-		Headers:    header,
-		Body:       body,
-		BodyHash:   d.bodyHash(body),
-		BodyGuard:  src.guard,
-		Remote:     d.remote,
-		Gateway:    in.host,
-	}
-	if len(body) == 0 && claim.BodyGuard == driver.BodyWatch {
-		claim.BodyGuard = driver.BodyIgnore // all of a sender's notifications without a body are equal
-	}
-	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
-		claim.Work = driver.WorkQueued
-	}
-	if len(src.routes) > 0 {
-		var undecided string
-		claim.Messages, undecided = in.messagesFor(src, key, &Event{
-			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body, rules: src.extractor,
-		}, d.deadline.Add(-src.AckTimeout/decideShare))
-		if undecided != "" {
-			claim.Undecided = driver.NoteUndecided + undecided
-		}
-	}
-	return claim
-}
-
 // bodyHash identifies a repeated body. Only the signed part is hashed, so re-encoding does not
 // evade it; of an item, all bytes are hashed.
 func (d *delivery) bodyHash(body []byte) [sha256.Size]byte {
@@ -194,128 +89,6 @@ func (d *delivery) bodyHash(body []byte) [sha256.Size]byte {
 		return sha256.Sum256(body)
 	}
 	return d.source.verifier.BodySum(body)
-}
-
-// RetriedRequest is the result of RetryQuarantined: the events of the request, which are all stored
-// now. An event is counted in one of Claimed, Reopened and Duplicates.
-type RetriedRequest struct {
-	Source     string
-	EventIDs   []string // in the order of the request
-	Claimed    int      // new events
-	Reopened   int      // dead events that are due again
-	Duplicates int
-	// Kept counts the items of a batch that cannot be read or stored. Each is now in the quarantine
-	// by itself.
-	Kept int
-}
-
-// ErrUnknownSource is the error of RetryQuarantined for a request whose source is not in the
-// settings.
-var ErrUnknownSource = errors.New("its source is not in the settings")
-
-// ErrHandledElsewhere is the error of RetryQuarantined for a request that another process received
-// for its handlers, or for the caller of Verify, if this process has no handlers for the source. A
-// claim here would leave the events without that work.
-var ErrHandledElsewhere = errors.New("another program handles the events of its source, and this one has no handlers for them")
-
-// UnreadableError is the error of RetryQuarantined for a request that stays in the quarantine,
-// because it still cannot be read or the database still refuses its events.
-type UnreadableError struct {
-	Reason string // as the quarantine shows it now
-}
-
-// Error returns the reason.
-func (e *UnreadableError) Error() string { return "still unreadable: " + e.Reason }
-
-// RetryQuarantined reads a quarantined request again with the present settings of its source, claims
-// its events as those of a delivery, and then removes it from the quarantine. It checks no
-// signature: the request was verified when it was stored.
-//
-// The error matches driver.ErrNotFound; ErrUnknownSource; ErrHandledElsewhere; or, as an
-// *UnreadableError, says why the request stays in the quarantine. After any error the request is
-// still there, and a repetition is safe: events that were claimed are duplicates then.
-func (in *Engine) RetryQuarantined(ctx context.Context, key driver.Key) (*RetriedRequest, error) {
-	ctx, cancel := context.WithTimeout(ctx, acceptTimeout)
-	defer cancel()
-	id := hex.EncodeToString(key[:])
-	q, err := in.store.QuarantinedRequest(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: retry quarantined request %s: %w", id, err)
-	}
-	log := in.log.With(slog.String("source", q.Source), slog.String("quarantined", id))
-	retried, err := in.retryQuarantined(ctx, q)
-	if still, is := errors.AsType[*UnreadableError](err); is {
-		log.Info("quarantined request retried: it stays", slog.String("reason", still.Reason))
-		// A request that another caller has removed meanwhile needs no reason.
-		_, settleErr := in.store.SettleQuarantined(ctx, &driver.SettleQuarantinedParams{Key: key, Reason: still.Reason})
-		err = errors.Join(err, settleErr)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: retry quarantined request %s of source %q: %w", id, q.Source, err)
-	}
-	if !in.ran.Load() { // Run writes the counts otherwise
-		if err := in.claims.WriteCounts(ctx); err != nil {
-			log.Warn("writing delivery counts failed", slog.Any("error", err))
-		}
-	}
-	log.Info("quarantined request retried", slog.Int("claimed", retried.Claimed), slog.Int("reopened", retried.Reopened),
-		slog.Int("duplicates", retried.Duplicates), slog.Int("kept", retried.Kept))
-	return retried, nil
-}
-
-func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedRequest) (*RetriedRequest, error) {
-	src := in.setup.Load().sources[q.Source]
-	if src == nil {
-		return nil, ErrUnknownSource
-	}
-	if q.Handled && !in.works(src) {
-		return nil, ErrHandledElsewhere
-	}
-	if err := in.durability.refusal(); err != nil {
-		return nil, err
-	}
-	d, err := src.stored(q)
-	if err != nil {
-		return nil, &UnreadableError{wire.ErrorText(err)}
-	}
-	d.handled = d.handled || in.works(src)
-	budget := in.bodies.Budget(src.Name)
-	defer budget.Release()
-	if err := d.inflate(budget); errors.Is(err, wire.ErrBudget) {
-		return nil, fmt.Errorf("%w: too many bodies are being received: %w", driver.ErrUnavailable, err)
-	} else if err != nil {
-		return nil, &UnreadableError{wire.ErrorText(err)}
-	}
-	events, malformed := src.extractor.ExtractStored(provider.Part(q.Part), d.header, d.body, wire.Secret)
-	if len(events) == 0 {
-		reason := "it holds no events: check event.batch of the source"
-		if len(malformed) > 0 {
-			reason = malformed[0].Reason
-		}
-		return nil, &UnreadableError{reason}
-	}
-	unit := d.unit(in.claimsFor(d, events))
-	if err := in.claimStored(ctx, d, unit); err != nil {
-		return nil, err
-	}
-	retried := &RetriedRequest{Source: src.Name}
-	refused, err := in.tallyStored(d, unit, retried)
-	if err != nil {
-		return nil, err
-	}
-	if len(retried.EventIDs) == 0 {
-		return nil, &UnreadableError{refused[0].Reason}
-	}
-	malformed = append(malformed, refused...)
-	if retried.Kept = len(malformed); retried.Kept > 0 {
-		if err := in.quarantine(ctx, d, malformed); err != nil {
-			return nil, err
-		}
-	}
-	// The events are committed. If the process ends here, the request stays in the quarantine, and
-	// the events of its next retry are duplicates.
-	_, err = in.store.SettleQuarantined(ctx, &driver.SettleQuarantinedParams{Key: q.Key})
-	return retried, err
 }
 
 // stored returns a delivery from the quarantine.
@@ -328,66 +101,4 @@ func (s *source) stored(q *driver.QuarantinedRequest) (*delivery, error) {
 		source: s, method: http.MethodPost, header: header, visible: header, wire: q.Body, body: q.Body,
 		deadline: time.Now().Add(max(s.AckTimeout, acceptTimeout)), handled: q.Handled,
 	}, nil
-}
-
-// claimStored claims the events of a delivery from the quarantine, as accept does.
-func (in *Engine) claimStored(ctx context.Context, d *delivery, unit *claims.Unit) error {
-	if d.source.Inline {
-		if failure := in.claimInline(ctx, d, unit); failure != nil {
-			return fmt.Errorf("an Inline handler failed: %w", failure)
-		}
-		return nil
-	}
-	if err := in.claims.Claim(ctx, unit); err != nil {
-		return fmt.Errorf("%w: the claim was not made in time: %w", driver.ErrUnavailable, err)
-	}
-	return nil
-}
-
-// tallyStored counts the results of unit in retried. It returns the parts that the database refuses.
-func (in *Engine) tallyStored(d *delivery, unit *claims.Unit, retried *RetriedRequest) (refused []provider.Malformed, err error) {
-	for i := range unit.Results {
-		result, claim := &unit.Results[i], &unit.Claims[i]
-		switch {
-		case errors.Is(result.Err, driver.ErrBadRow):
-			refused = append(refused, d.refusedPart(claim, result.Err))
-			continue
-		case result.Err != nil:
-			return nil, result.Err
-		case !result.Settled():
-			return nil, driver.ErrNotStored
-		case result.Reopened:
-			retried.Reopened++
-		case result.Claimed:
-			retried.Claimed++
-		default:
-			retried.Duplicates++
-		}
-		retried.EventIDs = append(retried.EventIDs, claim.EventID)
-		in.logClaim(claim, result)
-	}
-	return refused, nil
-}
-
-// startDelivery starts the span of a verified delivery that arrived at a time, in the trace that its
-// sender names, and stores it with the events.
-func (t *tracing) startDelivery(d *delivery, arrived, verifying time.Time) {
-	if t == nil {
-		return
-	}
-	d.span = t.start(SpanStart{Name: SpanReceive, At: arrived, Parent: send.Traceparent(d.header)})
-	if d.span == nil {
-		return
-	}
-	t.start(SpanStart{Name: SpanVerify, At: verifying, Parent: d.span.traceparent}).end(SpanEnd{At: time.Now()})
-	d.visible = d.visible.Clone()
-	send.SetTraceparent(d.visible, d.span.traceparent)
-}
-
-// startClaim starts the span of the claim of d.
-func (t *tracing) startClaim(d *delivery) *span {
-	if d.span == nil {
-		return nil
-	}
-	return t.start(SpanStart{Name: SpanClaim, At: time.Now(), Parent: d.span.traceparent})
 }

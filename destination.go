@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
 )
@@ -87,8 +86,8 @@ func newDestination(d Destination, before *destination) (*destination, error) {
 	if err := d.Rate.check(); err != nil {
 		fault("%w", err)
 	}
-	setDefault(&d.Timeout, DefaultSendTimeout)
-	setDefault(&d.Concurrency, DefaultConcurrency)
+	setDefault(&d.Timeout, defaults.SendTimeout)
+	setDefault(&d.Concurrency, defaults.Concurrency)
 	d.Retry.setDefaults()
 	if err := d.Retry.check(); err != nil {
 		fault("retry: %w", err)
@@ -131,15 +130,6 @@ func (d *destination) forRelay(before *destination) *relay.Destination {
 		}
 	}
 	return out
-}
-
-// barredFrom returns a function that logs and observes that a destination loses its kept connections.
-func barredFrom(log *slog.Logger, o *observers) func(destination, reason string) {
-	return func(destination, reason string) {
-		log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",
-			slog.String("destination", destination), slog.String("reason", reason))
-		o.barred(destination)
-	}
 }
 
 // checkTarget checks the settings that say where messages go.
@@ -232,83 +222,4 @@ func (u *senderUse) close(change func()) {
 	if unused {
 		_ = u.closer.Close() // nothing depends on how the connection ends
 	}
-}
-
-// PauseDestination stops the sending to a destination, in every process on the database, until
-// ResumeDestination; a restart does not end the pause. Sends in progress go on, and so do messages that a
-// process has leased already, for two seconds at most. The others wait, and keep their attempts. It
-// returns the time of the pause, which a second call does not change. The error matches
-// driver.ErrNotFound if no destination has this name.
-func (in *Engine) PauseDestination(ctx context.Context, name string) (time.Time, error) {
-	if err := in.knowsDestination(name); err != nil {
-		return time.Time{}, fmt.Errorf("hookonce: pause: %w", err)
-	}
-	at, err := in.store.PauseDestination(ctx, &driver.PauseParams{Destination: name})
-	if err != nil {
-		return time.Time{}, fmt.Errorf("hookonce: pause destination %q: %w", name, err)
-	}
-	in.log.Info("destination paused", slog.String("destination", name))
-	return at, nil
-}
-
-// ResumeDestination ends a pause, and reports whether there was one. This process sends the due
-// messages at once, others within a second. The error matches driver.ErrNotFound as that of
-// PauseDestination.
-func (in *Engine) ResumeDestination(ctx context.Context, name string) (bool, error) {
-	if err := in.knowsDestination(name); err != nil {
-		return false, fmt.Errorf("hookonce: resume: %w", err)
-	}
-	resumed, err := in.store.ResumeDestination(ctx, name)
-	if err != nil {
-		return false, fmt.Errorf("hookonce: resume destination %q: %w", name, err)
-	}
-	if resumed {
-		in.log.Info("destination resumed", slog.String("destination", name))
-	}
-	in.relays.Hurry(name)
-	return resumed, nil
-}
-
-// maxHurry bounds the messages that one call of RetryDestination makes due.
-const maxHurry = 100 * driver.MaxHurry
-
-// RetryDestination makes the messages of a destination that wait for another attempt due now, and
-// makes an open circuit of this process probe at once. Attempts stay as they are, and a paused
-// destination stays paused. It returns how many messages it made due, in chunks of driver.MaxHurry.
-// more says that it stopped at its limit of 100,000, or at the end of ctx, and others wait. The error
-// matches driver.ErrNotFound as that of PauseDestination.
-func (in *Engine) RetryDestination(ctx context.Context, name string) (retried int, more bool, err error) {
-	if err := in.knowsDestination(name); err != nil {
-		return 0, false, fmt.Errorf("hookonce: retry: %w", err)
-	}
-	defer in.relays.Hurry(name)
-	for more = true; more && retried < maxHurry; {
-		n, err := in.store.HurryMessages(ctx, &driver.HurryParams{Destination: name, Limit: driver.MaxHurry})
-		if err != nil && (retried == 0 || ctx.Err() == nil) {
-			return retried, true, fmt.Errorf("hookonce: retry destination %q: %w", name, err)
-		}
-		if err != nil {
-			break
-		}
-		retried, more = retried+n, n == driver.MaxHurry
-	}
-	in.log.Info("waiting messages retried", slog.String("destination", name), slog.Int("messages", retried))
-	return retried, more, nil
-}
-
-// PausedDestinations returns the paused destinations by name, also those that are not configured.
-func (in *Engine) PausedDestinations(ctx context.Context) ([]driver.PausedDestination, error) {
-	all, err := in.store.PausedDestinations(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: %w", err)
-	}
-	return all, nil
-}
-
-// knowsDestination returns an error that matches driver.ErrNotFound if no destination has this name.
-func (in *Engine) knowsDestination(name string) error {
-	if in.setup.Load().destinations[name] == nil {
-		return fmt.Errorf("%w: there is no destination %q in the settings", driver.ErrNotFound, name)
-	}
-	return nil
 }

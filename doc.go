@@ -53,59 +53,42 @@
 // database/sql, where a transaction is a *sql.Tx. A handler for another transaction type does not
 // compile. Package hooktest signs requests and runs handlers in tests.
 //
-// # What is promised
+// # Promises
 //
-//   - An answer of 2xx means durably committed: it is written after the commit. Whenever the commit
-//     is uncertain, the answer is 503, and the sender's retry settles it by the unique key.
-//   - An effect that a handler writes through its transaction happens exactly once for each
-//     (source, event id, generation), while the identity is kept (Config.DedupeWindow). This holds
-//     for any number of copies and of processes killed at any moment.
+//   - An answer of 2xx means durably committed. Whenever a commit is uncertain, the answer is 503, and
+//     the sender's retry settles it by the unique key.
+//   - An effect that a handler writes through its transaction happens exactly once for each (source,
+//     event id, generation), while the identity is kept (Config.DedupeWindow), for any number of
+//     copies and of processes killed at any moment.
 //   - Messages and forwarded requests are sent at least once, under a key (webhook-id,
 //     Idempotency-Key) that is the same on every attempt.
 //   - Nothing authentic within the limits is lost: every event ends as done, skipped or dead, and a
-//     verified request that cannot be read as an event is kept in the quarantine. Unfinished work
-//     is never pruned.
-//   - Nothing forged gets in: a request that does not verify is neither parsed nor stored, and
-//     cannot take the identity of a real event.
+//     verified request that is no readable event is in the quarantine.
+//   - Nothing forged gets in: a request that does not verify is neither parsed nor stored.
 //
-// # What is not promised
-//
-//   - Order. Rules ([StaleRule]) skip events that are older than an applied one.
-//   - That a handler runs once. Its effects outside the transaction may happen again: put them into
-//     the outbox ([Outbox]), or send a key ([Event.IdempotencyKey]) by which the other side
-//     recognises them.
-//   - That a handler may end its transaction: it must not. If it commits by itself, its event is
-//     dead with the note driver.NoteTxEnded, and only a replay that names the note runs it again.
-//   - Exactly one HTTP request for each message.
-//   - Anything past the dedupe window, or on a database that loses commits, as an asynchronous
-//     replica does after a failover.
+// Not promised are an order of events (see [StaleRule]); that a handler runs once, so effects outside its
+// transaction belong in the outbox ([Outbox]) or carry a key ([Event.IdempotencyKey]); exactly one HTTP
+// request for each message; and anything past the dedupe window or on a database that loses commits, as
+// an asynchronous replica does after a failover.
 //
 // # Three ways to work
 //
-// Queued, the normal one: the delivery is claimed and answered, and the workers of the [Inbox] take
-// due events. They take only events whose source and type have a handler in their own [Mux], so
-// processes with different handlers can share one database.
+// Queued, the normal one: the delivery is claimed and answered, and the workers of an [Inbox] take due
+// events that have a handler in its [Mux]. So processes with different handlers can share a database.
 //
 // Inline ([Source].Inline): claim, handler and done mark are one transaction, and the answer comes
 // after its commit. A failed handler undoes the claim, and the sender's retry is a first delivery.
 //
-// In your own transaction: [Engine.Verify] and [Inbox.ClaimTx], with a router of your own.
-//
-// An application in another language takes events with SQL functions instead ([ConsumeSQL]), or
-// gets them forwarded by routes ([Route]).
+// In your own transaction: [Engine.Verify] and [Inbox.ClaimTx], with a router of your own. An application
+// in another language takes events with SQL functions ([ConsumeSQL]), or gets them by routes ([Route]).
 //
 // # States
 //
-// An event is pending until a worker takes it, running while its handler runs, and then done, dead
-// (out of attempts, or failed for good) or skipped (stale, or discarded by an operator). An event
-// that has only routes is running while one of its messages is open, and then done, dead or skipped
-// as they are. An event without a handler or a route is done at once, with the note "no route".
+// An event is pending until a worker takes it, running while its handler runs or one of its messages is
+// open, and then done, dead (out of attempts, or failed for good) or skipped (stale, or discarded by an
+// operator). Without a handler or a route it is done at once, with the note "no route".
 //
-// A failed attempt is repeated after a growing random time ([Retry]). An attempt that was
-// interrupted because its process was killed counts too, if the event was alone in its run. A
-// delivery of a dead event reopens it under a new generation ([Source].Redelivery), and so does an
-// operator's replay ([Engine.Replay]).
-//
-// A message goes from pending to sending to sent. A failed attempt makes it pending again; it is
-// dead when its attempts are used up or the destination refuses it for good.
+// A failed attempt is repeated after a growing random time ([Retry]); so is one whose process was killed.
+// A delivery of a dead event reopens it under a new generation ([Source].Redelivery), and so does an
+// operator's replay ([Engine.Replay]). A message goes from pending to sending to sent, or to dead.
 package hookonce

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,13 +13,11 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/deadnews"
-	"github.com/hookonce/hookonce/internal/feed"
-	"github.com/hookonce/hookonce/internal/figures"
-	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/keyfetch"
-	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
 	"github.com/hookonce/hookonce/provider"
@@ -38,37 +35,23 @@ type Engine struct {
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
-	reloaded chan struct{} // receives after a Reload
 	ran      atomic.Bool
+	draining atomic.Bool
 
-	claims *claims.Queue
-	relays *relay.Group
-	sender *send.Sender
-
+	claims        *claims.Queue
+	bodies        *wire.Memory // of all bodies, from their first byte to their answer
+	clients       *clients
 	fetcher       *keyfetch.Fetcher
-	proxies       limit.Proxies
-	unverified    *limit.Addresses
-	fetches       *limit.Addresses // of keys that were never fetched before
 	learned       *learnedSecrets
 	confirmations confirmations
-	refusals      *refusalLog
-	remarkable    *limit.Bucket // log lines about claims
-	observers     *observers
-	tracing       *tracing
-	figures       *figures.Sums
-	refused       *figures.Refused
-	feed          liveFeed
-	jobs          *jobs.Runner
-	deadNews      *deadnews.Teller
 	host          string // the name of this host; "" if it is unknown
 
-	bodies   *wire.Memory // of all bodies, from their first byte to their answer
-	draining atomic.Bool
-	clock    clockKeeper
-	claiming claimHealth
-	fits     atomic.Bool // the schema was seen to fit
-
-	durability durability
+	relays   *relay.Group
+	sender   *send.Sender
+	operator *operate.Operator
+	tell     *tell.Teller
+	health   *health
+	pruner   *pruner
 }
 
 // worker is the part of an Inbox that depends on the transaction type: a *work.Workers.
@@ -114,9 +97,9 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Source:   func(name string) *work.Source { return in.setup.Load().workSource(name) },
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
-		Observe:  in.handlerRan,
-		Lost:     in.feed.lost,
-		Trace:    in.traceHandler(),
+		Observe:  in.tell.Handled,
+		Lost:     in.tell.Lost,
+		Trace:    in.tell.TracesHandlers(),
 	})
 	return &Inbox[T]{in, db}, nil
 }
@@ -148,77 +131,87 @@ var errNoStore = errors.New("hookonce: New needs a store")
 func newEngine(store driver.Store, cfg Config, handled []string, faults error) (*Engine, error) {
 	in := &Engine{
 		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
-		bodies:     wire.NewMemory(cfg.BodyBytes),
-		fetcher:    keyfetch.New(nil),
-		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
-		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
-		learned:    newLearnedSecrets(store),
-		refusals:   newRefusalLog(cfg.Logger),
-		remarkable: refusalRate.bucket(),
-		observers:  newObservers(cfg.Observer, cfg.Logger),
-		tracing:    newTracing(cfg.Tracer, cfg.Logger),
-		figures:    figures.New(store, cfg.Logger),
-		refused:    figures.NewRefused(store, cfg.Logger),
-		deadNews:   deadnews.New(store),
-		clock:      newClockKeeper(store),
-		reloaded:   make(chan struct{}, 1),
-		claiming:   newClaimHealth(store),
+		bodies:  wire.NewMemory(cfg.BodyBytes),
+		clients: newClients(&cfg),
+		fetcher: keyfetch.New(nil),
+		learned: newLearnedSecrets(store),
+		health:  newHealth(store, cfg.Logger, cfg.AllowUnsafe),
 	}
-	in.sender = send.New(&send.Options{Barred: barredFrom(cfg.Logger, in.observers)})
+	in.confirmations = confirmations{log: cfg.Logger, fetch: func(ctx context.Context, url string) error { return in.fetcher.Confirm(ctx, url) }}
 	host, _ := os.Hostname()
-	in.host = figureText(host)
-	in.feed = liveFeed{feed.NewCollector(store, cfg.Logger, in.host)}
-	in.jobs = jobs.New(store, jobs.Options{
-		Replay: in.replayForJob, Pace: jobPace, Worked: in.workedForJob, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()), Log: in.log,
+	in.host = tell.Text(host)
+	in.tell = tell.New(store, &tell.Options{
+		Log: cfg.Logger, Observer: cfg.Observer.functions(), Tracer: tracerOf(cfg.Tracer), Gateway: in.host,
+		Client: in.clients.proxies.Client,
 	})
-	first, err := in.newSetup(&cfg, nil)
+	in.sender = send.New(&send.Options{Barred: in.tell.Barred})
+	in.pruner = &pruner{
+		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
+	}
+	first, err := newSetup(&cfg, nil, &cfg, handled, in.learned)
 	if err := errors.Join(cfg.check(), err, faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
-	in.proxies = limit.NewProxies(cfg.TrustedProxies)
 	in.setup.Store(first)
 	relayed := relay.Options{
-		HTTP: in.sender, Log: in.log, Observe: in.countAttempt,
+		HTTP: in.sender, Log: in.log, Observe: in.tell.Attempt, Trace: in.tell.TracesAttempts(),
 		MayBeStale: func(m *driver.Message) bool { return in.setup.Load().mayBeStale(m) },
 		ObjectOf:   func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
-	}
-	if in.tracing != nil {
-		relayed.Trace = in.tracing.startAttempt
 	}
 	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())
 	in.claims = claims.New(store, claims.Options{
 		MaxUnits: cfg.Queue, AllowUnsafe: cfg.AllowUnsafe, Log: in.log, Claimed: in.claimed, Reopened: in.wakeAll, Reserve: in.reserve,
-		Counted: func(e driver.CountedEvent, n int) { in.figures.Duplicates(time.Now(), e.Source, e.ReceivedAt, n) },
+		Counted: in.tell.Copies,
 		Observe: func(size int, took time.Duration, err error) {
-			in.claiming.note(err)
-			in.observers.claim(size, took, err)
+			in.health.claiming.note(err)
+			in.tell.Batch(size, took, err)
+		},
+	})
+	in.operator = operate.New(store, &operate.Options{
+		Log: in.log, Tell: in.tell, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()),
+		Decide: func(p *driver.ReplayParams, detail *driver.EventDetail) error {
+			return in.setup.Load().decideNow(in.log, handled, p, detail)
+		},
+		Wake: in.wakeAll, Relays: in.relays,
+		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
+		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
+		Engine: operate.Engine{
+			Sources:      func() []operate.SourceStatus { return in.setup.Load().sourceStatus(&in.cfg) },
+			Destinations: func() []operate.DestinationStatus { return in.setup.Load().destinationStatus() },
+			Routes:       func() []operate.RouteStatus { return in.setup.Load().routeStatus() },
+			CanLearn: func(source string) bool {
+				src := in.setup.Load().sources[source]
+				return src != nil && src.canLearn()
+			},
+			Clock: func(ctx context.Context) (skew, limit time.Duration, err error) {
+				skew, err = in.health.skew(ctx)
+				return skew, in.setup.Load().maxSkew(), err
+			},
+			RetryQuarantined: in.requeue,
+			FreshCounts:      in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability,
 		},
 	})
 	return in, nil
 }
 
-// works reports whether events of src have work of their own in this process: handlers, or SQL
-// consumers.
-func (in *Engine) works(src *source) bool {
-	return src.Consume == ConsumeSQL || slices.Contains(in.handled, src.Name)
-}
+// Operator returns what hookadmin and the gateway need besides this API. It is not for other programs,
+// and may change with any release.
+func (in *Engine) Operator() *operate.Operator { return in.operator }
 
 func (in *Engine) handles(source, eventType string) bool {
 	return in.worker != nil && in.worker.Handles(source, eventType)
 }
 
-// Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg.
-// If they have faults, or if they would leave an Engine that has sources without any, Reload
-// returns an error and changes nothing. Deliveries that are being received end under the settings
-// they began with. Deliveries of a removed source are answered 503 for ten minutes, and then 404.
-// An unchanged destination goes on undisturbed. A changed or removed one finishes its sends; the
-// messages of a removed one wait until a destination of that name is back.
+// Reload replaces the sources, destinations and routes by those of cfg; it ignores the rest of cfg. If they
+// have faults, or would leave an Engine that has sources without any, it returns an error and changes
+// nothing. Deliveries of a removed source are answered 503 for ten minutes, and then 404. A changed or
+// removed destination finishes its sends; messages of a removed one wait until it is back.
 func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
 	before := in.setup.Load()
-	after, err := in.newSetup(cfg, before)
+	after, err := newSetup(cfg, before, &in.cfg, in.handled, in.learned)
 	var taken []string
 	if err == nil {
 		taken, err = after.replace(before, time.Now())
@@ -234,39 +227,15 @@ func (in *Engine) Reload(cfg *Config) error {
 			slog.Any("sources", taken), slog.String("for", vanishedFor.String()))
 	}
 	select {
-	case in.reloaded <- struct{}{}:
+	case in.pruner.reloaded <- struct{}{}:
 	default: // an earlier one was not received yet
 	}
 	return nil
 }
 
-// traceHandler returns what starts the spans of handlers; nil without a Tracer.
-func (in *Engine) traceHandler() func(context.Context, *work.Event) (context.Context, work.Span) {
-	if in.tracing == nil {
-		return nil
-	}
-	return in.tracing.startHandler
-}
-
-// handlerRan observes a run of a handler.
-func (in *Engine) handlerRan(a *work.Observed) {
-	in.feed.handled(a)
-	in.observers.handler(a, in.tracing.handled(a))
-}
-
-// countAttempt counts and observes an attempt to send a message.
-func (in *Engine) countAttempt(a *relay.Observed) {
-	in.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
-	in.feed.attempt(a)
-	in.observers.message(a)
-}
-
 // claimed counts new claims, and wakes their relays and workers.
 func (in *Engine) claimed(claims []*driver.Claim) {
-	now := time.Now()
-	for _, c := range claims {
-		in.figures.Event(now, c.Source, c.Type)
-	}
+	in.tell.Claimed(claims...)
 	in.wakeClaimed(claims)
 }
 
@@ -300,33 +269,31 @@ func (in *Engine) wakeAll() {
 	}
 }
 
-// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more work,
-// finishes the work in progress or gives it back, writes the delivery counts, figures and refused requests, and returns nil. It
-// does not stop deliveries: call Drain first. A second call is an error.
-//
-// If the database could lose acknowledged events, Run returns an UnsafeError at once, and may be
-// called again.
+// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more
+// work, finishes the work in progress or gives it back, and returns nil. It does not stop deliveries: call
+// Drain first. A second call is an error, unless the first was an UnsafeError: the database could lose
+// acknowledged events.
 func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")
 	}
-	if err := in.startSafely(ctx); err != nil {
+	if err := in.health.startSafely(ctx); err != nil {
 		in.ran.Store(false)
 		return err
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { in.relays.Run(ctx) })
 	wg.Go(func() { in.maintain(ctx) })
-	wg.Go(func() { in.pruneAgain(ctx) })
-	wg.Go(func() { in.jobs.Run(ctx) })
+	wg.Go(func() { in.pruner.run(ctx, in.worker != nil) })
+	wg.Go(func() { in.operator.Run(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {
-		wg.Go(func() { work.Sweep(ctx, in.store, in.log, in.feed.lost) })
+		wg.Go(func() { work.Sweep(ctx, in.store, in.log, in.tell.Lost) })
 	}
 	feeding, endFeed := context.WithCancel(context.WithoutCancel(ctx))
 	var fed sync.WaitGroup
-	fed.Go(func() { in.feed.Run(feeding) })
+	fed.Go(func() { in.tell.Run(feeding) })
 	wg.Wait()
 	endFeed()
 	in.writeLast(ctx)
@@ -345,4 +312,17 @@ func (in *Engine) Drain() {
 		in.worker.Drain()
 	}
 	in.claims.Close()
+}
+
+// errDraining is the error of Ready after Drain was called.
+var errDraining = errors.New("hookonce: draining")
+
+// Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
+// program and loses no confirmed commit, its clock and this machine's differ by less than half of the
+// smallest tolerance of the sources, the latest claims did not all fail, and Drain was not called.
+func (in *Engine) Ready(ctx context.Context) error {
+	if in.draining.Load() {
+		return errDraining
+	}
+	return in.health.check(ctx, in.setup.Load().maxSkew())
 }

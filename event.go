@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -101,38 +99,3 @@ func Permanent(err error) error { return guard.Permanent(err) }
 // retry schedule. A d that is not positive means at once; due work is found within a second. At most
 // 366 days are used. Errors that wrap the result carry the delay too. It returns nil if err is nil.
 func RetryAfter(d time.Duration, err error) error { return guard.RetryAfter(d, err) }
-
-// RedactRequest names the event to redact.
-type RedactRequest struct {
-	Source  string
-	EventID string // as shown in listings
-	// RequestID is noted in the history of the event, if it is not "". It must differ from that of a
-	// replay of the event. At most 255 bytes without control characters.
-	RequestID string
-}
-
-// Redact removes the payload of a finished event: its body and headers, the other body, the responses
-// and error texts of its attempts, and the same of the messages that its handlers enqueued. The
-// identity, the hashes of the bodies, states, deliveries and history stay, so later deliveries are
-// duplicates, and the event cannot be replayed. Redacting twice does nothing.
-//
-// The error matches driver.ErrNotFound; driver.ErrRequestReused; or driver.ErrOpen while the event or
-// one of the messages is not finished. In these cases nothing changed. After driver.ErrCommitUnknown
-// the request can safely be repeated.
-func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
-	if err := checkRequestID(r.RequestID); err != nil {
-		return nil, err
-	}
-	detail, err := in.store.Event(ctx, r.Source, r.EventID)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: redact: %w", err)
-	}
-	redacted, err := in.store.Redact(ctx, &driver.RedactParams{Key: detail.Key, RequestID: r.RequestID})
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: redact event %q of source %q: %w", r.EventID, r.Source, err)
-	}
-	if !redacted.Repeated {
-		in.log.Info("event redacted", slog.String("source", r.Source), slog.String("event_id", r.EventID))
-	}
-	return redacted, nil
-}

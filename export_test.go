@@ -28,7 +28,7 @@ func ReceiveUpToClaim(in *Engine, w http.ResponseWriter, r *http.Request) int {
 	defer budget.Release()
 	d, a := in.read(w, r, name, in.setup.Load(), budget, false)
 	if a != nil {
-		panic(a.why)
+		panic(a.Why)
 	}
 	events, _, _ := in.extract(r.Context(), d)
 	return len(d.unit(in.claimsFor(d, events)).Claims)
@@ -42,9 +42,9 @@ func SecretsInForce(ctx context.Context, in *Engine, source string) ([]string, e
 // StepClock makes the engine see this machine's clock as one that was set forward by d since it was
 // last compared with the database's.
 func StepClock(in *Engine, d time.Duration) {
-	r := *in.clock.last.Load()
+	r := *in.health.clock.last.Load()
 	r.wall = r.wall.Add(-d)
-	in.clock.last.Store(&r)
+	in.health.clock.last.Store(&r)
 }
 
 // PullBack pulls due times back, as the upkeep does once a minute.

@@ -5,73 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
-	"github.com/hookonce/hookonce/verify"
 )
-
-// handshaking holds the handshakes of a source's provider.
-type handshaking struct {
-	shakes *provider.Handshakes // nil if there are none
-	allow  string               // the accepted methods, as an Allow header
-	// signed are the locations of a signature: a signed request has at least one of them.
-	signed []*locate.Expr
-}
-
-func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, error) {
-	h := handshaking{allow: http.MethodPost}
-	if len(spec.Handshakes) == 0 {
-		return h, nil
-	}
-	shakes, err := provider.CompileHandshakes(spec.Handshakes)
-	if err != nil {
-		return h, err
-	}
-	h.shakes = shakes
-	methods := shakes.Methods()
-	if !slices.Contains(methods, http.MethodPost) {
-		methods = append(methods, http.MethodPost)
-	}
-	h.allow = strings.Join(methods, ", ")
-	places := []string{scheme.At}
-	for _, name := range append([]string{scheme.Header}, scheme.MoreHeaders...) {
-		if name != "" {
-			places = append(places, "header:"+name)
-		}
-	}
-	for _, at := range places {
-		// Skip a body that is the signature itself, and parts of an item: these are always there.
-		if expr, err := locate.Parse(at); err == nil && expr.IsSingle() {
-			h.signed = append(h.signed, expr)
-		}
-	}
-	return h, nil
-}
-
-// takes reports whether a request with that method can be a delivery or a handshake.
-func (h *handshaking) takes(method string) bool {
-	return method == http.MethodPost || h.shakes != nil && slices.Contains(h.shakes.Methods(), method)
-}
-
-// canLearn reports whether the provider hands secrets over.
-func (h *handshaking) canLearn() bool { return h.shakes != nil && h.shakes.Deliver() }
-
-// isSigned reports whether a request has a signature, right or wrong.
-func (h *handshaking) isSigned(in *locate.Input) bool {
-	return slices.ContainsFunc(h.signed, func(e *locate.Expr) bool {
-		_, err := e.Single(in, maxHeaderText)
-		return !errors.Is(err, locate.ErrAbsent)
-	})
-}
-
-// maxHeaderText bounds the text that is read to see whether it exists.
-const maxHeaderText = 1 << 10
 
 // errSignable refuses a body that the answer to a handshake would sign: an attacker could ask for
 // that signature and send it with the body.
@@ -88,13 +28,13 @@ func (in *Engine) handshake(r *http.Request, src *source, body []byte, deadline 
 	switch {
 	case shake != nil:
 		a := in.shake(r, src, shake, req, deadline)
-		if a.status >= 400 && shake.Bare() {
+		if a.Status >= 400 && shake.Bare() {
 			a.contentType, a.body = "text/plain; charset=utf-8", nil
 		}
 		return a
 	case r.Method != http.MethodPost:
 		return refused(http.StatusBadRequest, "This is not a request that the provider of this source makes.",
-			"no handshake of the provider", nil).because(reasonHandshake)
+			"no handshake of the provider", nil).because(tell.ReasonHandshake)
 	case src.shakes.Signable(req):
 		return in.refuseUnverified(r, time.Now(), errSignable)
 	}
@@ -110,7 +50,7 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 		if _, a := in.authenticate(r, src, req.Body, time.Now(), deadline); a != nil {
 			return a
 		}
-	} else if a := in.limitUnverified(r, time.Now(), nil); a != nil {
+	} else if a := in.clients.limitUnverified(r, time.Now(), nil); a != nil {
 		return a
 	}
 	setup := &provider.HandshakeSetup{Params: src.Params, URL: src.URL}
@@ -137,11 +77,11 @@ func (in *Engine) shake(r *http.Request, src *source, shake *provider.Shake, req
 		}
 	}
 	if reply.ConfirmURL != "" {
-		if a := in.confirm(src.Name, reply.ConfirmURL); a != nil {
+		if a := in.confirmations.confirm(src.Name, reply.ConfirmURL); a != nil {
 			return a
 		}
 	}
-	in.logHandshake(src, shake)
+	in.tell.Handshake(src.Name, shake.ID())
 	return answerHandshake(reply)
 }
 
@@ -149,112 +89,54 @@ func refuseHandshake(shake *provider.Shake, err error) *answer {
 	why := "handshake " + shake.ID()
 	switch {
 	case errors.Is(err, provider.ErrHandshakeSetup):
-		return refused(http.StatusForbidden, "This source is not set up for that.", why, err).because(reasonHandshake)
+		return refused(http.StatusForbidden, "This source is not set up for that.", why, err).because(tell.ReasonHandshake)
 	case errors.Is(err, provider.ErrHandshakeCheck):
-		return refused(http.StatusForbidden, "The request lacks a required value.", why, err).because(reasonHandshake)
+		return refused(http.StatusForbidden, "The request lacks a required value.", why, err).because(tell.ReasonHandshake)
 	default:
-		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err).because(reasonHandshake)
+		return refused(http.StatusBadRequest, "The request is not one that the provider makes.", why, err).because(tell.ReasonHandshake)
 	}
 }
 
 func answerHandshake(reply *provider.HandshakeReply) *answer {
-	a := &answer{
-		status: reply.Status, contentType: reply.ContentType, body: reply.Body, outcome: deliveryHandshake,
-		header: map[string]string{"Cache-Control": "no-store"},
-		why:    "the request was a handshake, which holds no event",
-	}
+	a := answered(reply.Status, reply.ContentType, reply.Body)
+	a.header = map[string]string{"Cache-Control": "no-store"}
+	a.Outcome, a.Why = tell.Handshake, "the request was a handshake, which holds no event"
 	for name, value := range reply.Header {
 		a.header[name] = value
 	}
 	return a
 }
 
-// logHandshake is rate-limited: for some handshakes anybody may ask.
-func (in *Engine) logHandshake(src *source, shake *provider.Shake) {
-	if in.remarkable.Take(time.Now()) == 0 {
-		in.log.Info("handshake answered", slog.String("source", src.Name), slog.String("handshake", shake.ID()))
+// learn stores a secret that the provider hands over, if the source is armed. It returns nil if the
+// secret is in force, also if it was learned before: a provider whose answer was lost sends it
+// again.
+func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
+	if _, err := src.verifier.ParseKey(secret); err != nil {
+		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err).because(tell.ReasonSecret)
 	}
-}
-
-const (
-	confirmTimeout  = 10 * time.Second // for one try
-	confirmInterval = time.Second      // between two looks for due confirmations
-	confirmTries    = 12               // within an hour
-	firstConfirm    = 2 * time.Second
-	maxConfirmPause = 20 * time.Minute
-	// maxUnconfirmed bounds the confirmations in progress and those that wait for a retry.
-	maxUnconfirmed = 8
-)
-
-// confirmations are the unconfirmed subscriptions. The provider gets its answer before the
-// confirmation and does not ask twice, so Run retries failed ones. They are lost when the process
-// ends.
-type confirmations struct {
-	mu      sync.Mutex
-	pending int // with those in progress
-	waiting []confirmation
-}
-
-type confirmation struct {
-	source, url string
-	tries       int
-	due         time.Time
-}
-
-// confirm starts to fetch a confirmation URL that was verified as the provider's own.
-func (in *Engine) confirm(source, url string) *answer {
-	c := &in.confirmations
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pending >= maxUnconfirmed {
-		return unavailable("too many subscriptions are being confirmed", nil)
+	list := in.learned.of(src.Name)
+	// Write only if the source is armed: unverified requests must not cause writes.
+	state, err := list.read(ctx)
+	if err != nil {
+		return unavailable("reading learned secrets", err)
 	}
-	c.pending++
-	go in.tryConfirm(context.Background(), confirmation{source: source, url: url})
-	return nil
-}
-
-// confirmAgain starts the due retries. Other maintenance does not wait for them.
-func (in *Engine) confirmAgain(ctx context.Context) {
-	for _, one := range in.confirmations.takeDue(time.Now()) {
-		go in.tryConfirm(ctx, one)
-	}
-}
-
-func (c *confirmations) takeDue(now time.Time) (due []confirmation) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var waiting []confirmation
-	for _, one := range c.waiting {
-		if now.Before(one.due) {
-			waiting = append(waiting, one)
-		} else {
-			due = append(due, one)
+	if state.Armed() {
+		taken, err := in.store.LearnSecret(ctx, &driver.LearnParams{Source: src.Name, Secret: secret})
+		if err != nil {
+			return unavailable("the secret could not be kept", err)
+		}
+		if state, err = list.read(ctx); err != nil {
+			return unavailable("reading learned secrets", err) // the provider sends it again
+		}
+		if taken {
+			in.log.Warn("secret learned from the provider; the source is disarmed", slog.String("source", src.Name))
+			return nil
 		}
 	}
-	c.waiting = waiting
-	return due
-}
-
-func (in *Engine) tryConfirm(ctx context.Context, one confirmation) {
-	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
-	defer cancel()
-	err := in.fetcher.Confirm(ctx, one.url)
-	one.tries++
-	log := in.log.With(slog.String("source", one.source), slog.Int("try", one.tries))
-	c := &in.confirmations
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case err == nil:
-		c.pending--
-		log.Info("subscription confirmed")
-	case one.tries == confirmTries:
-		c.pending--
-		log.Error("confirming a subscription failed for good: subscribe again", slog.Any("error", err))
-	default:
-		one.due = time.Now().Add(driver.Backoff(firstConfirm, maxConfirmPause, one.tries))
-		c.waiting = append(c.waiting, one)
-		log.Warn("confirming a subscription failed; retrying", slog.Any("error", err))
+	if knows(state, secret) {
+		return nil
 	}
+	return refused(http.StatusForbidden, "This source does not take a secret now.",
+		"a secret was handed over while the source was not armed: to take it, run hookonce sources arm "+src.Name+
+			" and make the provider send it again", nil).because(tell.ReasonSecret)
 }

@@ -3,10 +3,10 @@ package hookonce
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -15,7 +15,7 @@ import (
 func (in *Engine) acceptInline(ctx context.Context, d *delivery, unit *claims.Unit, malformed []provider.Malformed) *answer {
 	if failure := in.claimInline(ctx, d, unit); failure != nil {
 		a := refused(http.StatusInternalServerError, "The delivery was not handled. Send it again.", "an Inline handler failed", failure)
-		a.outcome = deliveryFailed
+		a.Outcome = tell.Failed
 		return a
 	}
 	return in.answerClaimed(ctx, d, unit, malformed)
@@ -32,7 +32,7 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 			continue
 		}
 		done := in.worker.Inline(ctx, d.source.work, c)
-		in.claiming.note(done.Err)
+		in.health.claiming.note(done.Err)
 		result := claims.Result{ClaimResult: done.ClaimResult, Err: done.Err}
 		if done.Failure != nil && !done.Dead {
 			failure = done.Failure
@@ -41,7 +41,7 @@ func (in *Engine) claimInline(ctx context.Context, d *delivery, unit *claims.Uni
 		if result.Err == nil {
 			in.claims.Count(c, &result)
 			if result.Claimed {
-				in.figures.Event(time.Now(), c.Source, c.Type)
+				in.tell.Claimed(c)
 			}
 		}
 		unit.Results[i] = result

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -141,40 +139,6 @@ func (s *withLearned) Secrets(ctx context.Context, r *http.Request) ([]string, e
 	return append(slices.Clip(own), learned...), nil
 }
 
-// learn stores a secret that the provider hands over, if the source is armed. It returns nil if the
-// secret is in force, also if it was learned before: a provider whose answer was lost sends it
-// again.
-func (in *Engine) learn(ctx context.Context, src *source, secret string) *answer {
-	if _, err := src.verifier.ParseKey(secret); err != nil {
-		return refused(http.StatusBadRequest, "The secret does not have this provider's form.", "an unusable secret was handed over", err).because(reasonSecret)
-	}
-	list := in.learned.of(src.Name)
-	// Write only if the source is armed: unverified requests must not cause writes.
-	state, err := list.read(ctx)
-	if err != nil {
-		return unavailable("reading learned secrets", err)
-	}
-	if state.Armed() {
-		taken, err := in.store.LearnSecret(ctx, &driver.LearnParams{Source: src.Name, Secret: secret})
-		if err != nil {
-			return unavailable("the secret could not be kept", err)
-		}
-		if state, err = list.read(ctx); err != nil {
-			return unavailable("reading learned secrets", err) // the provider sends it again
-		}
-		if taken {
-			in.log.Warn("secret learned from the provider; the source is disarmed", slog.String("source", src.Name))
-			return nil
-		}
-	}
-	if knows(state, secret) {
-		return nil
-	}
-	return refused(http.StatusForbidden, "This source does not take a secret now.",
-		"a secret was handed over while the source was not armed: to take it, run hookonce sources arm "+src.Name+
-			" and make the provider send it again", nil).because(reasonSecret)
-}
-
 // knows reports whether a secret was learned, in constant time.
 func knows(state *driver.SourceSecrets, secret string) bool {
 	wanted, match := sha256.Sum256([]byte(secret)), 0
@@ -185,41 +149,9 @@ func knows(state *driver.SourceSecrets, secret string) bool {
 	return match == 1
 }
 
-// CanLearn reports whether the provider of a source hands secrets over.
-func (in *Engine) CanLearn(source string) bool {
-	src := in.setup.Load().sources[source]
-	return src != nil && src.canLearn()
-}
-
-// Arm lets a source learn one secret that its provider hands over, within the time long, at most
-// MaxArmed. A long of 0 disarms the source. The secret is then in force beside those of the
-// settings and those learned before; with replace it replaces the latter. It is stored in the
-// database, readable by every role that may read the table.
-//
-// The error matches driver.ErrNotFound if there is no such source, and ErrNoSecretDelivered if its
-// provider hands no secret over.
-func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
-	switch {
-	case in.setup.Load().sources[source] == nil:
-		return nil, fmt.Errorf("hookonce: source %q: %w", source, driver.ErrNotFound)
-	case !in.CanLearn(source):
-		return nil, fmt.Errorf("hookonce: source %q: %w", source, ErrNoSecretDelivered)
-	case long < 0 || long > MaxArmed:
-		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, MaxArmed)
-	}
-	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
-}
-
-// MaxArmed is the longest time that Arm can arm a source.
-const MaxArmed = 24 * time.Hour
-
-// ErrNoSecretDelivered means that a provider does not hand secrets over: copy the secret into the
-// settings.
-var ErrNoSecretDelivered = errors.New("its provider does not hand its secret over: put it into the settings")
-
-// addLearned adds the learned secrets to src, if it can learn.
-func (in *Engine) addLearned(src *source) {
+// addTo adds the learned secrets to src, if it can learn.
+func (l *learnedSecrets) addTo(src *source) {
 	if src.canLearn() {
-		src.Secrets = &withLearned{own: src.Secrets, list: in.learned.of(src.Name)}
+		src.Secrets = &withLearned{own: src.Secrets, list: l.of(src.Name)}
 	}
 }

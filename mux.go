@@ -24,15 +24,13 @@ import (
 // up and it is dead. So an effect that is written through tx happens exactly once for each event
 // and generation, however often the handler runs.
 //
-//   - Its settings of the transaction (SET LOCAL, a role, a search path) also hold for the later
-//     handlers of the same batch: set them in every handler, or use Config.Batch = 1.
+//   - Its settings of the transaction (SET LOCAL, a role) also hold for later handlers of the same
+//     batch: set them in every handler, or use Config.Batch = 1.
 //   - It must not commit or roll back, and must not keep tx. A handler that commits makes its event
 //     dead, because the event would take effect again.
-//   - It may run more than once, also within one attempt: events are handled in batches, and when
-//     one event of a batch fails, the others run again, each alone. Config.Batch = 1 turns that
-//     off. Effects outside tx belong in the outbox, or carry Event.IdempotencyKey.
-//   - ctx ends after Config.HandlerTimeout. If a handler does not return then, its transaction is
-//     cut off.
+//   - It may run more than once, also within one attempt: when one event of a batch fails, the others
+//     run again, each alone. Effects outside tx belong in the outbox, or carry Event.IdempotencyKey.
+//   - ctx ends after Config.HandlerTimeout; then its transaction is cut off.
 //   - If it ignores an SQL error, PostgreSQL commits nothing and the attempt has failed; SQLite
 //     commits the other statements.
 //   - It is called concurrently, for different events.

@@ -1,13 +1,12 @@
 package hookonce
 
 import (
-	"log/slog"
 	"time"
 
-	"github.com/hookonce/hookonce/internal/guard"
-	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/send"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/work"
 )
 
@@ -31,7 +30,7 @@ type Observer struct {
 	Pruned func(PrunedObserved)
 	// Barred is called when a destination broke the rules for kept connections: for an hour each
 	// attempt has a connection of its own.
-	Barred func(BarredObserved)
+	Barred func(destination string)
 }
 
 // DeliveryObserved is an answered delivery.
@@ -41,7 +40,7 @@ type DeliveryObserved struct {
 	// Outcome is "ok", "duplicate", "reopened", "malformed", "handshake" for an answered handshake,
 	// "refused" for any other 4xx, "failed" for a failed Inline handler, or "unavailable".
 	Outcome string
-	// Reason is one of RefusalReasons if Outcome is "refused", and "" otherwise.
+	// Reason is that of a refusal, such as "signature_wrong"; "" unless Outcome is "refused".
 	Reason string
 	// Took is the time from the first byte of the request to the answer; 0 if Refuse got an error
 	// that is not from Verify or ClaimTx.
@@ -92,173 +91,51 @@ type PrunedObserved struct {
 	Events, Bodies, Quarantined int64
 }
 
-// BarredObserved is a destination that loses its kept connections.
-type BarredObserved struct {
-	Destination string
-}
-
-// The outcomes of DeliveryObserved.
-const (
-	deliveryOK          = "ok"
-	deliveryDuplicate   = "duplicate"
-	deliveryReopened    = "reopened"
-	deliveryMalformed   = "malformed"
-	deliveryHandshake   = "handshake"
-	deliveryRefused     = "refused"
-	deliveryFailed      = "failed"
-	deliveryUnavailable = "unavailable"
-)
-
-// The values of DeliveryObserved.Reason.
-const (
-	reasonUnknownSource    = "unknown_source"
-	reasonMethod           = "method"
-	reasonHeaders          = "headers"
-	reasonTooLarge         = "too_large"
-	reasonEncoding         = "encoding"
-	reasonSlowBody         = "slow_body"
-	reasonUnreadable       = "unreadable_body"
-	reasonSignatureMissing = "signature_missing"
-	reasonSignatureWrong   = "signature_wrong" // also repeated and malformed ones
-	reasonTooOld           = "too_old"
-	reasonTooNew           = "too_new"
-	reasonHandshake        = "handshake"
-	reasonSecret           = "secret" // one that a provider handed over
-	reasonRate             = "rate"
-	reasonUnverifiedRate   = "unverified_rate"
-)
-
-// DeliveryOutcomes returns all values of DeliveryObserved.Outcome.
-func DeliveryOutcomes() []string {
-	return []string{
-		deliveryOK, deliveryDuplicate, deliveryReopened, deliveryMalformed, deliveryHandshake, deliveryRefused, deliveryFailed,
-		deliveryUnavailable,
-	}
-}
-
-// RefusalReasons returns the values of DeliveryObserved.Reason.
-func RefusalReasons() []string {
-	return []string{
-		reasonUnknownSource, reasonMethod, reasonHeaders, reasonTooLarge, reasonEncoding, reasonSlowBody, reasonUnreadable,
-		reasonSignatureMissing, reasonSignatureWrong, reasonTooOld, reasonTooNew, reasonHandshake, reasonSecret,
-		reasonRate, reasonUnverifiedRate,
-	}
-}
-
-// MessageOutcomes returns all values of AttemptObserved.Outcome for messages.
-func MessageOutcomes() []string { return []string{"sent", "retry", "dead", "skipped"} }
-
-// observers call an Observer. A nil *observers calls nothing.
-type observers struct {
-	observer Observer
-	log      *slog.Logger
-	lines    *limit.Bucket // of the log
-}
-
-// newObservers returns nil for a nil o.
-func newObservers(o *Observer, log *slog.Logger) *observers {
+// functions returns the functions of o, which may be nil, as a Teller calls them.
+func (o *Observer) functions() tell.Observer {
 	if o == nil {
+		return tell.Observer{}
+	}
+	return tell.Observer{
+		Direct: o.Direct, Barred: o.Barred,
+		Delivery: after(deliveryObserved, o.Delivery),
+		Claim:    after(func(b tell.Batch) ClaimObserved { return ClaimObserved(b) }, o.Claim),
+		Handler:  after(handlerObserved, o.Attempt),
+		Message:  after(messageObserved, o.Attempt),
+		Operated: after(func(of tell.Operated) OperatedObserved { return OperatedObserved(of) }, o.Operated),
+		Pruned: after(func(p *driver.PruneResult) PrunedObserved {
+			return PrunedObserved{Events: p.Events, Bodies: p.Bodies, Quarantined: p.Quarantined}
+		}, o.Pruned),
+	}
+}
+
+// after returns a function that calls f with the result of convert; nil for a nil f.
+func after[A, B any](convert func(A) B, f func(B)) func(A) {
+	if f == nil {
 		return nil
 	}
-	return &observers{observer: *o, log: log, lines: refusalRate.bucket()}
+	return func(a A) { f(convert(a)) }
 }
 
-func (o *observers) claim(size int, took time.Duration, err error) {
-	if o != nil {
-		tell(o, o.observer.Claim, ClaimObserved{Size: size, Took: took, Err: err})
-	}
-}
-
-// handler observes an attempt of a handler.
-func (o *observers) handler(a *work.Observed, traceID string) {
-	if o != nil {
-		tell(o, o.observer.Attempt, AttemptObserved{
-			Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
-			Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: traceID,
-		})
+func deliveryObserved(d *tell.Delivery) DeliveryObserved {
+	return DeliveryObserved{
+		Source: d.Source, Status: d.Status, Outcome: d.Outcome, Reason: d.Reason, Took: d.Took, Events: d.Events, Unrouted: d.Unrouted,
+		Reopened: d.Reopened, OtherBodies: d.OtherBodies, Undecided: d.Undecided, TraceID: d.TraceID,
 	}
 }
 
-// message observes an attempt to send a message.
-func (o *observers) message(a *relay.Observed) {
-	if o != nil {
-		m := a.Message
-		tell(o, o.observer.Attempt, AttemptObserved{
-			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
-			Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
-			TraceID: send.SampledTrace(a.Traceparent),
-		})
+func handlerObserved(a *work.Observed) AttemptObserved {
+	return AttemptObserved{
+		Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
+		Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: tell.TraceID(a),
 	}
 }
 
-func (o *observers) operated(action, source string, count int) {
-	if o != nil {
-		tell(o, o.observer.Operated, OperatedObserved{Action: action, Source: source, Count: count})
+func messageObserved(a *relay.Observed) AttemptObserved {
+	m := a.Message
+	return AttemptObserved{
+		Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
+		Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
+		TraceID: send.SampledTrace(a.Traceparent),
 	}
-}
-
-func (o *observers) pruned(p PrunedObserved) {
-	if o != nil {
-		tell(o, o.observer.Pruned, p)
-	}
-}
-
-func (o *observers) barred(destination string) {
-	if o != nil {
-		tell(o, o.observer.Barred, BarredObserved{Destination: destination})
-	}
-}
-
-// delivery observes a delivery that was answered with a. source is "" if there is no such source.
-func (o *observers) delivery(source string, a *answer, took time.Duration, traceID string) {
-	if o == nil {
-		return
-	}
-	outcome, reason := a.observed()
-	tell(o, o.observer.Delivery, DeliveryObserved{
-		Source: source, Status: a.status, Outcome: outcome, Reason: reason, Took: took, Events: a.events, Unrouted: a.unrouted,
-		Reopened: a.reopened, OtherBodies: a.otherBodies, Undecided: a.undecided, TraceID: traceID,
-	})
-}
-
-// observed returns the outcome of a delivery that was answered with a, and the reason of a refusal.
-func (a *answer) observed() (outcome, reason string) {
-	switch {
-	case a.outcome != "":
-		return a.outcome, ""
-	case a.status >= 500:
-		return deliveryUnavailable, ""
-	}
-	return deliveryRefused, a.reason
-}
-
-// tell calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
-// would leave behind. So f has its own goroutine, unless Observer.Direct says that it never ends it.
-func tell[T any](o *observers, f func(T), what T) {
-	if f == nil {
-		return
-	}
-	var err error
-	if o.observer.Direct {
-		err = callDirectly(f, what)
-	} else {
-		err = <-guard.Call("the Observer", func() error {
-			f(what)
-			return nil
-		})
-	}
-	if err != nil && o.lines.Take(time.Now()) == 0 {
-		o.log.Error("an Observer failed", slog.Any("error", guard.Loggable(err)))
-	}
-}
-
-// callDirectly calls f, and returns a panic as an error.
-func callDirectly[T any](f func(T), what T) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = guard.Recovered(v)
-		}
-	}()
-	f(what)
-	return nil
 }

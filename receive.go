@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
-	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -26,18 +25,13 @@ const (
 	maxHeaderFields = 100
 	bodyTimeout     = 10 * time.Second // for the beginning of the body
 	bodyRate        = 256 << 10        // bytes a second that must arrive from then on
-	writeTimeout    = 10 * time.Second // for the client to read the answer
-	retryAfter      = 5 * time.Second  // the Retry-After of a 503
 )
 
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
-// provider. Under an http.ServeMux pattern with a {source} wildcard it takes the name from there;
-// otherwise it reads the escaped path itself and knows no other path. Some handshakes are GET, HEAD
-// or OPTIONS requests: a pattern with the method POST keeps them out. ServeHTTP may be called
-// concurrently.
-//
-// It must get the body as it came: one that a middleware has read is answered 503. If a middleware has
-// read a part of a chunked body, nothing tells, and the delivery looks forged.
+// provider. It takes the name from the wildcard {source} of an http.ServeMux pattern, or else from the
+// escaped path. Some handshakes are GET, HEAD or OPTIONS requests: a pattern with the method POST keeps
+// them out. It must get the body as it came: one that a middleware has read is answered 503, or looks
+// forged.
 //
 // The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
 // answer of 2xx is written only after the commit.
@@ -58,31 +52,15 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !setup.knows(name, began) {
 		name = "" // the log must not hold arbitrary text from the path
 	}
-	a.began = began
+	a.Began = began
 	in.answer(w, r, name, a)
 }
 
-// answer answers r with a, and tells the log and the observer. source is "" if there is no such
-// source.
+// answer answers r with a, and tells of it. source is "" if there is no such source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
-	span := in.tracing.ofAnswer(r, a)
-	if a.errorID != "" {
-		in.refusals.write(r, in.proxies.Client(r), source, a, span.sampled())
-	}
 	now := time.Now()
-	var took time.Duration
-	if !a.began.IsZero() {
-		took = now.Sub(a.began)
-	}
 	a.write(w, r, now)
-	outcome, reason := a.observed()
-	in.figures.Delivery(now, source, outcome, reason, took)
-	if reason != "" {
-		in.refused.Offer(source, func() driver.RefusedRequest { return in.describeRefused(r, source, reason, now, a) })
-	}
-	in.feedDelivery(r, source, a, now, took)
-	span.endDelivery(source, a, outcome, reason, now)
-	in.observers.delivery(source, a, took, span.sampled())
+	in.tell.Delivered(r, source, &a.Delivery, now)
 }
 
 // safely calls receive, and turns a panic into an answer of 503: the fault is ours, and the next
@@ -120,10 +98,10 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	case src == nil && s.isVanished(name, arrived):
 		return nil, unavailable("a reload took this source away a moment ago", nil)
 	case src == nil:
-		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(reasonUnknownSource)
+		return nil, refused(http.StatusNotFound, "There is no such source.", "no such source", nil).because(tell.ReasonUnknownSource)
 	}
 	if !src.takes(r.Method) {
-		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil).because(reasonMethod)
+		a := refused(http.StatusMethodNotAllowed, "Webhooks are delivered with POST.", "method not allowed", nil).because(tell.ReasonMethod)
 		a.allow = src.allow
 		return nil, a
 	}
@@ -144,13 +122,13 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	}
 	d, a := in.authenticate(r, src, body, now, deadline)
 	if a != nil {
-		in.keepSample(a, src, body)
+		in.tell.Received(&a.Delivery, src.Name, body, src.secretBody)
 		return nil, a
 	}
-	in.tracing.startDelivery(d, arrived, now)
-	d.deadline, d.handled, d.remote = deadline, byCaller || in.works(src), in.remote(r)
+	d.span, d.visible = in.tell.Verified(d.header, d.visible, arrived, now)
+	d.deadline, d.handled, d.remote = deadline, byCaller || src.works(in.handled), in.tell.Remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
-		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(reasonRate)
+		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(tell.ReasonRate)
 		a.retryAfter = wait
 		return nil, a.of(d)
 	}
@@ -181,14 +159,14 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	}
 	if fields > maxHeaderFields {
 		return refused(http.StatusRequestHeaderFieldsTooLarge,
-			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil).because(reasonHeaders)
+			fmt.Sprintf("There are more than %d header fields.", maxHeaderFields), "too many header fields", nil).because(tell.ReasonHeaders)
 	}
 	if r.ContentLength > src.MaxBody {
 		return tooLarge(src)
 	}
 	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 && !src.acceptsEncoding(enc) {
 		return refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.",
-			"content encoding not accepted", nil).because(reasonEncoding)
+			"content encoding not accepted", nil).because(tell.ReasonEncoding)
 	}
 	if in.draining.Load() {
 		return unavailable("draining", nil)
@@ -196,7 +174,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.claims.Full(src.Name) {
 		return unavailable("the queue is full", nil)
 	}
-	if err := in.durability.refusal(); err != nil {
+	if err := in.health.durability.refusal(); err != nil {
 		return unavailable("the database may lose acknowledged events", err)
 	}
 	return nil
@@ -204,7 +182,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 
 func tooLarge(src *source) *answer {
 	return refused(http.StatusRequestEntityTooLarge,
-		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(reasonTooLarge)
+		fmt.Sprintf("The body is larger than the %d bytes that this source accepts.", src.MaxBody), "body too large", nil).because(tell.ReasonTooLarge)
 }
 
 // taken says why there is no body. A body that code in front has read is no fault of the sender: without it,
@@ -254,16 +232,16 @@ func readBody(w http.ResponseWriter, r *http.Request, src *source, budget *wire.
 	case errors.Is(err, wire.ErrBudget):
 		return nil, unavailable("too many bodies are being received", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil).because(reasonSlowBody)
+		return nil, refused(http.StatusRequestTimeout, "The body did not arrive in time.", "slow body", nil).because(tell.ReasonSlowBody)
 	default:
-		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err).because(reasonUnreadable)
+		return nil, refused(http.StatusBadRequest, "The body could not be read.", "unreadable body", err).because(tell.ReasonUnreadable)
 	}
 }
 
 // authenticate verifies the signature. A request that fails here is not parsed, stored or claimed.
 func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, deadline time.Time) (*delivery, *answer) {
 	req := src.request(r, body, now)
-	keys, err := in.keysFor(src, r, req, deadline)
+	keys, err := in.clients.keysFor(src, r, req, in.fetcher, deadline)
 	var d *delivery
 	if err == nil {
 		d, err = src.verify(req, keys)
@@ -277,14 +255,14 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 		return nil, unavailable("this machine's clock disagrees with the database's", err)
 	case errors.Is(err, keyfetch.ErrTooMany):
 		a := refused(http.StatusTooManyRequests, "Too many unknown keys were named from this address.",
-			"not verified, and over the address's rate of keys", err).because(reasonUnverifiedRate)
+			"not verified, and over the address's rate of keys", err).because(tell.ReasonUnverifiedRate)
 		a.retryAfter = fetchRate.Per / time.Duration(fetchRate.Count)
 		return nil, a
 	case errors.Is(err, verify.ErrNoKeys) || errors.Is(err, verify.ErrNoURL):
 		return nil, unavailable("the source is not set up to verify", err)
 	case errors.Is(err, errKeyRef) || errors.As(err, &unverified):
 		a := in.refuseUnverified(r, now, err)
-		if a.status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 && !errors.Is(err, verify.ErrMissing) {
+		if a.Status == http.StatusUnauthorized && len(body) == 0 && r.ContentLength < 0 && !errors.Is(err, verify.ErrMissing) {
 			// An empty body of unknown length is rare, and all that is left of a chunked one that was read. One without a
 			// signature comes from no sender.
 			a = unavailable("not verified, and the body is empty: maybe "+taken, err)
@@ -298,12 +276,12 @@ func (in *Engine) authenticate(r *http.Request, src *source, body []byte, now, d
 func (in *Engine) clockIsOff(src *source, deadline time.Time) bool {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	return in.clock.isOff(ctx, src.tolerance)
+	return in.health.clock.isOff(ctx, src.tolerance)
 }
 
 // refuseUnverified answers a request that did not verify because of err.
 func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *answer {
-	if a := in.limitUnverified(r, now, err); a != nil {
+	if a := in.clients.limitUnverified(r, now, err); a != nil {
 		return a
 	}
 	return refused(http.StatusUnauthorized, "The signature is missing or wrong, or its timestamp is not current.", "not verified", err).
@@ -313,25 +291,13 @@ func (in *Engine) refuseUnverified(r *http.Request, now time.Time, err error) *a
 func reasonUnverified(err error) string {
 	switch {
 	case errors.Is(err, verify.ErrMissing):
-		return reasonSignatureMissing
+		return tell.ReasonSignatureMissing
 	case errors.Is(err, verify.ErrTooOld):
-		return reasonTooOld
+		return tell.ReasonTooOld
 	case errors.Is(err, verify.ErrTooNew):
-		return reasonTooNew
+		return tell.ReasonTooNew
 	}
-	return reasonSignatureWrong
-}
-
-// limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
-func (in *Engine) limitUnverified(r *http.Request, now time.Time, err error) *answer {
-	wait := in.unverified.Take(in.proxies.Client(r), now)
-	if wait == 0 {
-		return nil
-	}
-	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
-		"not verified, and over the address's rate", err).because(reasonUnverifiedRate)
-	a.retryAfter = wait
-	return a
+	return tell.ReasonSignatureWrong
 }
 
 // accept extracts the events of a verified delivery, claims them, and answers when all are durable.
@@ -347,11 +313,9 @@ func (in *Engine) accept(d *delivery) *answer {
 		return in.acceptInline(ctx, d, unit, malformed)
 	}
 	if len(events) > 0 {
-		span := in.tracing.startClaim(d)
+		span := d.span.Claiming()
 		err := in.claims.Claim(ctx, unit)
-		if span != nil {
-			span.end(SpanEnd{At: time.Now(), Err: err, Attributes: []slog.Attr{slog.Int("events", len(events))}})
-		}
+		span.EndClaim(len(events), err)
 		if err != nil {
 			return unavailable("the claim was not made in time", err)
 		}
@@ -371,7 +335,59 @@ func (in *Engine) extract(ctx context.Context, d *delivery) ([]provider.Event, [
 	return events, malformed, nil
 }
 
-// remote returns the address of the client of r, without a port, as the evidence shows it.
-func (in *Engine) remote(r *http.Request) string {
-	return figureText(limit.Address(in.proxies.Client(r)))
+// claimsFor returns the claims of the events of d.
+func (in *Engine) claimsFor(d *delivery, events []provider.Event) []driver.Claim {
+	visible := d.visible
+	if d.source.batch {
+		visible = d.partHeader()
+	}
+	header := wire.EncodeHeader(visible)
+	if len(d.source.routes) > 0 {
+		visible = visible.Clone() // a decision may outlive the request, and read its header
+	}
+	all := make([]driver.Claim, len(events))
+	if len(events) == 1 {
+		d.eventID = events[0].ID
+	}
+	for i := range events {
+		all[i] = in.claimFor(d, &events[i], visible, header)
+	}
+	return all
+}
+
+func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header, header []byte) driver.Claim {
+	src, body := d.source, d.wire
+	if src.batch {
+		body = ev.Body
+	}
+	key := driver.EventKey(src.Name, ev.IDParts...)
+	claim := driver.Claim{
+		Key:        key,
+		Source:     src.Name,
+		EventID:    ev.ID,
+		Type:       ev.Type,
+		OccurredAt: ev.Time,
+		Headers:    header,
+		Body:       body,
+		BodyHash:   d.bodyHash(body),
+		BodyGuard:  src.guard,
+		Remote:     d.remote,
+		Gateway:    in.host,
+	}
+	if len(body) == 0 && claim.BodyGuard == driver.BodyWatch {
+		claim.BodyGuard = driver.BodyIgnore // all of a sender's notifications without a body are equal
+	}
+	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
+		claim.Work = driver.WorkQueued
+	}
+	if len(src.routes) > 0 {
+		var undecided string
+		claim.Messages, undecided = messagesFor(in.log, src, key, &Event{
+			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body, rules: src.extractor,
+		}, d.deadline.Add(-src.AckTimeout/decideShare))
+		if undecided != "" {
+			claim.Undecided = driver.NoteUndecided + undecided
+		}
+	}
+	return claim
 }

@@ -2,18 +2,12 @@ package hookonce
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
-	"github.com/hookonce/hookonce/internal/send"
-	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // ReplayRequest names the event to replay, and how.
@@ -37,80 +31,16 @@ type ReplayRequest struct {
 // if it has none, all of it. An event that matched no route, or whose routes were undecided, is
 // matched again with the present routes.
 //
-// The error matches driver.ErrNotFound; driver.ErrOpen for a pending or running event;
-// driver.ErrBodyPruned, which driver.ErrRedacted matches too; driver.ErrNoteNeeded;
-// driver.ErrModeNeeded; driver.ErrUndecided; or driver.ErrNoRoute. In all these cases nothing changed. After driver.ErrCommitUnknown a request
-// with a RequestID can safely be repeated.
+// Nothing changes if the error matches driver.ErrNotFound, driver.ErrOpen for a pending or running event,
+// driver.ErrBodyPruned (also driver.ErrRedacted), driver.ErrNoteNeeded, driver.ErrModeNeeded,
+// driver.ErrUndecided or driver.ErrNoRoute. After driver.ErrCommitUnknown a request with a RequestID can
+// safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
-	if err := checkRequestID(r.RequestID); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	detail, err := in.store.Event(ctx, r.Source, r.EventID)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: replay: %w", err)
-	}
-	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, Note: r.Note, RequestID: r.RequestID}
-	if err := in.decideNow(p, detail); err != nil {
-		return nil, err
-	}
-	replayed, err := in.store.Replay(ctx, p)
-	if errors.Is(err, driver.ErrBodyPruned) && detail.Redacted() {
-		err = driver.ErrRedacted
-	}
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: replay event %q of source %q: %w", r.EventID, r.Source, err)
-	}
-	if !replayed.Repeated {
-		in.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
-			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
-		in.observers.operated(actionReplayed, r.Source, 1)
-		in.feed.operated(actionReplayed, r.Source, r.EventID, detail.Type, "", "")
-		in.tracing.replayed(r, detail.Headers, replayed, began)
-	}
-	in.wakeAll()
-	return replayed, nil
+	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))
 }
 
 // ErrRequestID is the error of Replay and Redact for an invalid RequestID.
-var ErrRequestID = errors.New("hookonce: a request id has at most 255 bytes of UTF-8 without control characters")
-
-func checkRequestID(id string) error {
-	const maxRequestID = 255
-	if len(id) > maxRequestID || !utf8.ValidString(id) {
-		return ErrRequestID
-	}
-	for _, c := range id {
-		if unicode.IsControl(c) {
-			return ErrRequestID
-		}
-	}
-	return nil
-}
-
-// decideNow fills in the messages that a claim would write now, for an event that matched no route
-// or is undecided.
-func (in *Engine) decideNow(p *driver.ReplayParams, detail *driver.EventDetail) error {
-	src := in.setup.Load().sources[detail.Source]
-	if len(detail.Messages) > 0 || detail.BodyPruned {
-		return nil
-	}
-	if src == nil || len(src.routes) == 0 && !in.works(src) {
-		p.Unknown = true
-		return nil
-	}
-	header, body, err := wire.Stored(detail.Headers, detail.Body)
-	if err != nil {
-		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
-	}
-	var undecided string
-	p.Routes, undecided = in.messagesFor(src, detail.Key, &Event{
-		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
-		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
-	}, time.Time{})
-	p.Undecided = undecided != ""
-	return nil
-}
+var ErrRequestID = operate.ErrRequestID
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
@@ -124,252 +54,99 @@ type DeadLetters struct {
 	// Operation is the id of the request. Undo finds a discard by it. At most 255 bytes without
 	// control characters; "" for a discard that cannot be undone.
 	Operation string
-	// Rate is the pace, evenly spaced. Defaults to DefaultReplayRate for ReplayDead, and to Unpaced
-	// for Discard.
+	// Rate is the pace, evenly spaced. Defaults to 100 a second for ReplayDead: replayed messages are due
+	// before later arrivals, and would delay them. Discard has none.
 	Rate Rate
 }
 
-// Worked is the result of ReplayDead or Discard.
+// Worked is the result of ReplayDead, Discard or Undo.
 type Worked struct {
-	Done int // number of replayed or discarded dead letters
-	// Passed is the number of skipped ones: they were not dead any more, or another session had
-	// locked them, or a replay met driver.NoteTxEnded. An id without a dead letter counts as one.
+	Done int // number of dead letters that were replayed, discarded or undone
+	// Passed is the number of others: not dead any more, locked by another session, with
+	// driver.NoteTxEnded in a replay, or, in Undo, replayed, discarded again or pruned since.
 	Passed int
 	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
 	Next driver.Cursor
 }
 
-func (w *Worked) add(more *Worked) {
-	w.Done, w.Passed, w.Next = w.Done+more.Done, w.Passed+more.Passed, more.Next
+// change returns the change of d as an Operator takes it: with one filter for each id.
+func (d *DeadLetters) change() *operate.Letters {
+	all := &operate.Letters{Operation: d.Operation, Rate: limit.Rate(d.Rate), Named: len(d.EventIDs)+len(d.MessageIDs) > 0}
+	if !all.Named {
+		all.Filters = []driver.MessageFilter{d.Filter}
+	}
+	for _, id := range d.EventIDs {
+		one := d.Filter
+		one.EventID, one.After = id, driver.Cursor{}
+		all.Filters = append(all.Filters, one)
+	}
+	for _, id := range d.MessageIDs {
+		one := d.Filter
+		one.MessageID, one.After = id, driver.Cursor{}
+		all.Filters = append(all.Filters, one)
+	}
+	return all
 }
 
-// ReplayDead makes dead letters due again under their ids, with a new generation and full attempts.
-// Events with driver.NoteTxEnded stay dead: only Replay runs them again.
-// It works in chunks, each in one transaction, newest events first, until all letters that were
-// dead at the beginning are done or ctx ends. Then the error is that of ctx, and Worked says how
-// far it came and where to continue. Continue there and not at the beginning: otherwise letters
-// that died again would be replayed before the rest.
+// ReplayDead makes dead letters due again under their ids, with a new generation and full attempts,
+// newest events first. Events with driver.NoteTxEnded stay dead: only Replay runs them again. It works in
+// chunks, each in one transaction, until the letters that were dead at the beginning are done or ctx ends.
+// Then Worked.Next says where to continue: from the beginning, letters that died again would come first.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, DefaultReplayRate, &letterWork{action: actionReplayed, do: in.store.ReplayDead, again: in.replayUndecided})
-	if worked.Done+worked.Passed > 0 {
-		in.log.Info("dead letters replayed", slog.Int("replayed", worked.Done), slog.Int("passed", worked.Passed))
-		in.wakeAll()
-	}
-	if err != nil {
-		return worked, fmt.Errorf("hookonce: replay dead letters: %w", err)
-	}
-	return worked, nil
+	worked, err := in.operator.ReplayDead(ctx, which.change())
+	return Worked(worked), err
 }
 
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.workOn(ctx, which, Unpaced, &letterWork{action: actionDiscarded, do: in.store.Discard})
-	if worked.Done+worked.Passed > 0 {
-		in.log.Info("dead letters discarded", slog.Int("discarded", worked.Done), slog.Int("passed", worked.Passed))
-	}
-	if err != nil {
-		return worked, fmt.Errorf("hookonce: discard dead letters: %w", err)
-	}
-	return worked, nil
+	worked, err := in.operator.Discard(ctx, which.change())
+	return Worked(worked), err
 }
 
-// The values of OperatedObserved.Action.
-const (
-	actionReplayed  = "replayed"
-	actionDiscarded = "discarded"
-	actionRetried   = "retried" // for the live feed alone
-)
-
-// letterWork is the work on dead letters.
-type letterWork struct {
-	action    string // for the observer
-	operation string
-	do        func(context.Context, *driver.DeadLetterParams) ([]bool, error)
-	// again works on a letter that do skipped, tells the observer, and reports whether it did. nil
-	// leaves such letters alone.
-	again func(context.Context, *driver.DeadLetter) (bool, error)
-}
-
-// replayUndecided replays a letter that needs its routes matched again.
-func (in *Engine) replayUndecided(ctx context.Context, l *driver.DeadLetter) (bool, error) {
-	if l.MessageID != "" || !strings.HasPrefix(l.LastError, driver.NoteUndecided) {
-		return false, nil
-	}
-	_, err := in.Replay(ctx, &ReplayRequest{Source: l.Source, EventID: l.EventID})
-	for _, refused := range []error{driver.ErrUndecided, driver.ErrNoRoute, driver.ErrOpen, driver.ErrModeNeeded, driver.ErrNotFound, driver.ErrBodyPruned, driver.ErrLockTimeout} {
-		if errors.Is(err, refused) {
-			return false, nil
-		}
-	}
-	return err == nil, err
-}
-
-func (in *Engine) workOn(ctx context.Context, which *DeadLetters, rate Rate, work *letterWork) (Worked, error) {
-	if err := errors.Join(which.Rate.check(), checkRequestID(which.Operation)); err != nil {
+// Undo makes the letters dead again that a request or job discarded, as they were before. operation is the
+// DeadLetters.Operation, or the id of a job or of its request. The error matches driver.ErrNotFound;
+// driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen while
+// the job runs. After another error, repeating it is safe.
+func (in *Engine) Undo(ctx context.Context, operation string) (Worked, error) {
+	undone, err := in.operator.UndoHere(ctx, operation)
+	if undone == nil {
 		return Worked{}, err
 	}
-	work.operation = which.Operation
-	if which.Rate.Count > 0 {
-		rate = which.Rate
-	}
-	pace := limit.NewPace(rate.Count, rate.Per)
-	if len(which.EventIDs) == 0 && len(which.MessageIDs) == 0 {
-		return in.workOnFiltered(ctx, which.Filter, pace, work)
-	}
-	var all Worked
-	for _, filter := range which.filters() {
-		worked, err := in.workOnFiltered(ctx, filter, pace, work)
-		if err == nil && worked == (Worked{}) {
-			worked.Passed = 1
-		}
-		worked.Next = driver.Cursor{}
-		all.add(&worked)
-		if err != nil {
-			return all, err
-		}
-	}
-	return all, nil
+	return Worked{Done: undone.Undone, Passed: undone.Skipped}, err
 }
 
-// filters returns one filter for each id.
-func (d *DeadLetters) filters() []driver.MessageFilter {
-	var all []driver.MessageFilter
-	for _, id := range d.EventIDs {
-		one := d.Filter
-		one.EventID, one.After = id, driver.Cursor{}
-		all = append(all, one)
-	}
-	for _, id := range d.MessageIDs {
-		one := d.Filter
-		one.MessageID, one.After = id, driver.Cursor{}
-		all = append(all, one)
-	}
-	return all
+// RedactRequest names the event to redact.
+type RedactRequest struct {
+	Source  string
+	EventID string // as shown in listings
+	// RequestID is noted in the history of the event, if it is not "". It must differ from that of a
+	// replay of the event. At most 255 bytes without control characters.
+	RequestID string
 }
 
-// workOnFiltered goes through the listing once, starting at filter.After. A letter that died again
-// after its replay stands before that place.
-func (in *Engine) workOnFiltered(ctx context.Context, filter driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
-	worked := Worked{Next: filter.After}
-	for {
-		chunk, err := in.workOnChunk(ctx, &filter, pace, work)
-		if err != nil {
-			return worked, err
-		}
-		worked.add(&chunk)
-		if filter.After = worked.Next; filter.After.IsZero() {
-			return worked, nil
-		}
-	}
+// Redact removes the payload of a finished event: bodies and headers, also of messages that its handlers
+// enqueued, and responses and errors of attempts. Identity, hashes, states and history stay, so later
+// deliveries are duplicates, and the event cannot be replayed. Redacting twice does nothing.
+//
+// Nothing changes if the error matches driver.ErrNotFound, driver.ErrRequestReused, or driver.ErrOpen while
+// the event or one of the messages is not finished. After driver.ErrCommitUnknown it can be repeated.
+func (in *Engine) Redact(ctx context.Context, r *RedactRequest) (*driver.Redacted, error) {
+	return in.operator.Redact(ctx, (*operate.RedactRequest)(r))
 }
 
-// workOnChunk works on the first letters after filter.After: as many as the pace allows, and at
-// most a page.
-func (in *Engine) workOnChunk(ctx context.Context, filter *driver.MessageFilter, pace *limit.Bucket, work *letterWork) (Worked, error) {
-	var err error
-	if filter.Limit, err = pace.Await(ctx, driver.MaxLimit); err != nil {
-		return Worked{}, err
+// Arm lets a source learn one secret that its provider hands over, within the time long, at most 24 h; 0
+// disarms the source. The secret is then in force beside those of the settings and those learned before;
+// with replace it replaces the latter. It is stored in the database, readable by every role that may read
+// the table. The error matches driver.ErrNotFound if there is no such source.
+func (in *Engine) Arm(ctx context.Context, source string, long time.Duration, replace bool) (*driver.SourceSecrets, error) {
+	switch src := in.setup.Load().sources[source]; {
+	case src == nil:
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, driver.ErrNotFound)
+	case !src.canLearn():
+		return nil, fmt.Errorf("hookonce: source %q: %w", source, operate.ErrNoSecretDelivered)
+	case long < 0 || long > operate.MaxArmed:
+		return nil, fmt.Errorf("hookonce: source %q: it can be armed for up to %s", source, operate.MaxArmed)
 	}
-	page, err := in.store.DeadLetters(ctx, filter)
-	if err != nil {
-		return Worked{}, err
-	}
-	pace.GiveBack(filter.Limit - len(page.DeadLetters))
-	if len(page.DeadLetters) == 0 {
-		return Worked{Next: page.Next}, nil // a page may end at a bound without letters
-	}
-	letters := make([]driver.DeadLetterRef, len(page.DeadLetters))
-	for i := range letters {
-		letters[i] = driver.DeadLetterRef{Key: page.DeadLetters[i].Key, MessageID: page.DeadLetters[i].MessageID}
-	}
-	done, err := work.do(ctx, &driver.DeadLetterParams{Letters: letters, Operation: work.operation})
-	if err != nil {
-		return Worked{}, err
-	}
-	in.observeWorked(work.action, page.DeadLetters, done)
-	worked := Worked{Next: page.Next}
-	for i, ok := range done {
-		if !ok && work.again != nil {
-			if ok, err = work.again(ctx, &page.DeadLetters[i]); err != nil {
-				return worked, err
-			}
-		}
-		if ok {
-			worked.Done++
-		} else {
-			worked.Passed++
-		}
-	}
-	return worked, nil
-}
-
-// observeWorked tells the observer how many letters of each source are done.
-func (in *Engine) observeWorked(action string, letters []driver.DeadLetter, done []bool) {
-	counts := map[string]int{}
-	for i, ok := range done {
-		if ok {
-			l := &letters[i]
-			counts[l.Source]++
-			in.feed.operated(action, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
-		}
-	}
-	for source, n := range counts {
-		in.observers.operated(action, source, n)
-	}
-}
-
-// RetryMessage makes a pending message due at once, and a dead or skipped one due again under its
-// id, with a new generation and full attempts. The error matches driver.ErrNotFound; driver.ErrOpen
-// for a message that is being sent; driver.ErrSent; or driver.ErrBodyPruned.
-func (in *Engine) RetryMessage(ctx context.Context, id string) error {
-	if err := in.store.RetryMessage(ctx, &driver.RetryMessageParams{ID: id}); err != nil {
-		return fmt.Errorf("hookonce: retry message %q: %w", id, err)
-	}
-	log := in.log.With(slog.String("message_id", id))
-	if page, err := in.store.Messages(ctx, &driver.MessageFilter{MessageID: id}); err == nil && len(page.Messages) == 1 {
-		m := &page.Messages[0]
-		log = log.With(slog.String("source", m.Source), slog.String("event_id", m.EventID))
-		in.feed.operated(actionRetried, m.Source, m.EventID, m.Type, m.Destination, m.ID)
-	}
-	log.Info("message retried")
-	in.wakeAll()
-	return nil
-}
-
-// replayed makes the span of a replay that began at a time.
-func (t *tracing) replayed(r *ReplayRequest, stored []byte, replayed *driver.Replayed, began time.Time) {
-	if t == nil {
-		return
-	}
-	header, _ := wire.ParseHeader(stored) // a damaged one only lacks its link
-	t.start(SpanStart{Name: SpanReplay, At: began, Link: send.Traceparent(header)}).end(SpanEnd{At: time.Now(), Attributes: []slog.Attr{
-		slog.String("source", r.Source), slog.String("event_id", r.EventID), slog.Int("generation", replayed.Generation),
-		slog.Int("messages", replayed.Messages),
-	}})
-}
-
-// replayForJob replays an event once for each request id.
-func (in *Engine) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-	_, err := in.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
-	return err
-}
-
-// workedForJob tells the observer of a job's step, and wakes the relays and workers.
-func (in *Engine) workedForJob(action, source string, n int) {
-	if action == driver.JobDiscard {
-		in.observers.operated(actionDiscarded, source, n)
-		return
-	}
-	in.observers.operated(actionReplayed, source, n)
-	in.wakeAll()
-}
-
-// jobPace returns the pace of a job.
-func jobPace(spec *driver.JobSpec) (*limit.Bucket, error) {
-	rate, err := JobRate(spec)
-	if err != nil {
-		return nil, err
-	}
-	return limit.NewPace(rate.Count, rate.Per), nil
+	return in.store.Arm(ctx, &driver.ArmParams{Source: source, For: long, Replace: replace})
 }

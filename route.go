@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // route is a Route ready to use.
@@ -109,17 +110,17 @@ const decideShare = 2
 // messagesFor returns the messages of the routes that match ev. undecided names the first route that
 // was not decided; then there are no messages. From until on, no condition is evaluated; the zero
 // time is no bound.
-func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event, until time.Time) (messages []driver.NewMessage, undecided string) {
+func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until time.Time) (messages []driver.NewMessage, undecided string) {
 	for _, r := range src.routes {
 		ok, err := r.matches(ev, until)
 		if errors.Is(err, ErrUndecided) {
-			in.log.Warn("the condition of a route was not decided within its bounds",
+			log.Warn("the condition of a route was not decided within its bounds",
 				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
 				slog.String("route", r.Name), slog.Any("error", err))
 			return nil, r.Name
 		}
 		if err != nil {
-			in.log.Warn("route skipped: its condition failed",
+			log.Warn("route skipped: its condition failed",
 				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
 				slog.String("route", r.Name), slog.Any("error", err))
 			continue
@@ -131,4 +132,28 @@ func (in *Engine) messagesFor(src *source, key driver.Key, ev *Event, until time
 		}
 	}
 	return messages, ""
+}
+
+// decideNow fills in the messages that a claim would write now, for an event that matched no route
+// or is undecided. handled are the sources that have handlers.
+func (s *setup) decideNow(log *slog.Logger, handled []string, p *driver.ReplayParams, detail *driver.EventDetail) error {
+	src := s.sources[detail.Source]
+	if len(detail.Messages) > 0 || detail.BodyPruned {
+		return nil
+	}
+	if src == nil || len(src.routes) == 0 && !src.works(handled) {
+		p.Unknown = true
+		return nil
+	}
+	header, body, err := wire.Stored(detail.Headers, detail.Body)
+	if err != nil {
+		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
+	}
+	var undecided string
+	p.Routes, undecided = messagesFor(log, src, detail.Key, &Event{
+		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
+		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
+	}, time.Time{})
+	p.Undecided = undecided != ""
+	return nil
 }

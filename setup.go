@@ -1,15 +1,19 @@
 package hookonce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/deadnews"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -26,8 +30,9 @@ type setup struct {
 }
 
 // newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
-// unchanged destinations from before, which may be nil. The error reports all faults at once.
-func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
+// unchanged destinations from before, which may be nil. all has the settings for all sources, handled
+// the sources with handlers. The error reports all faults at once.
+func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned *learnedSecrets) (*setup, error) {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	var faults []error
 	for _, source := range cfg.Sources {
@@ -35,16 +40,16 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 			faults = append(faults, fmt.Errorf("source %q: there are two of that name", source.Name))
 			continue
 		}
-		ready, err := newSource(source, in.log)
+		ready, err := newSource(source, all.Logger)
 		if err == nil {
-			err = in.checkHandled(ready)
+			err = ready.checkHandled(handled)
 		}
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		ready.keepForRetries(in.cfg.DedupeWindow, in.log)
-		in.addLearned(ready)
+		ready.keepForRetries(all.DedupeWindow, all.Logger)
+		learned.addTo(ready)
 		s.sources[source.Name] = ready
 	}
 	for _, d := range cfg.Destinations {
@@ -60,7 +65,7 @@ func (in *Engine) newSetup(cfg *Config, before *setup) (*setup, error) {
 		s.destinations[d.Name] = dest
 	}
 	faults = append(faults, s.addRoutes(cfg.Routes)...)
-	faults = append(faults, s.checkOnDead(in.cfg.OnDead)...)
+	faults = append(faults, s.checkOnDead(all.OnDead)...)
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
@@ -165,11 +170,11 @@ func (s *setup) knows(name string, now time.Time) bool {
 }
 
 // checkHandled returns an error if src has a setting that needs a handler and has no handler.
-func (in *Engine) checkHandled(src *source) error {
-	if !src.Inline && src.Refetch == nil || slices.Contains(in.handled, src.Name) {
+func (s *source) checkHandled(handled []string) error {
+	if !s.Inline && s.Refetch == nil || slices.Contains(handled, s.Name) {
 		return nil
 	}
-	return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", src.Name)
+	return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", s.Name)
 }
 
 func (s *setup) addRoutes(routes []Route) []error {
@@ -213,6 +218,17 @@ func (s *setup) retire(after *setup) {
 	}
 }
 
+// maxSkew returns the largest skew of a clock that makes no authentic timestamp look stale: half of the
+// smallest tolerance of the sources. It is 0 if no source has a tolerance.
+func (s *setup) maxSkew() (most time.Duration) {
+	for _, src := range s.sources {
+		if half := src.tolerance / 2; half > 0 && (most == 0 || half < most) {
+			most = half
+		}
+	}
+	return most
+}
+
 // relayed returns the destinations as the relays need them.
 func (s *setup) relayed() map[string]*relay.Destination {
 	all := make(map[string]*relay.Destination, len(s.destinations))
@@ -249,4 +265,57 @@ func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVe
 			slog.String("source", m.Source), slog.String("event_id", m.EventID), slog.Any("error", err))
 	}
 	return s.sources[m.Source].work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
+}
+
+// sourceStatus returns the sources by name. cfg holds the windows of all.
+func (s *setup) sourceStatus(cfg *Config) []operate.SourceStatus {
+	var all []operate.SourceStatus
+	for _, src := range s.sources {
+		status := operate.SourceStatus{
+			Name: src.Name, Provider: src.Provider, Scheme: src.Scheme, Unsigned: src.unsigned,
+			Consume: string(cmp.Or(src.Consume, consumeRoutes)), OnDead: src.OnDead,
+			Redelivery: string(cmp.Or(src.Redelivery, redeliveryReopen)), Malformed: string(cmp.Or(src.Malformed, malformedReject)),
+			ReplayGuard: src.ReplayGuard, MaxBody: src.MaxBody, AckTimeout: src.AckTimeout,
+			DedupeWindow: cmp.Or(src.DedupeWindow, cfg.DedupeWindow), Retention: cmp.Or(src.Retention, cfg.Retention),
+			ProviderRetries: src.retries,
+		}
+		for _, r := range src.routes {
+			status.Routes = append(status.Routes, r.Name)
+		}
+		all = append(all, status)
+	}
+	slices.SortFunc(all, func(a, b operate.SourceStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// destinationStatus returns the destinations by name.
+func (s *setup) destinationStatus() []operate.DestinationStatus {
+	var all []operate.DestinationStatus
+	for _, d := range s.destinations {
+		status := operate.DestinationStatus{
+			Name: d.Name, Signed: d.Secret != "", Timeout: d.Timeout, Retry: driver.Retry(d.Retry),
+			Concurrency: d.Concurrency, Rate: limit.Rate(d.Rate), Circuit: d.relayed.Circuit.Status(), Sender: d.Sender != nil,
+			OnDead: d.OnDead,
+		}
+		if sender, ok := d.Sender.(interface{ Address() string }); ok {
+			status.Address = sender.Address()
+		} else if u, err := url.Parse(d.URL); err == nil && !status.Sender {
+			status.Address = u.Scheme + "://" + u.Host
+		}
+		all = append(all, status)
+	}
+	slices.SortFunc(all, func(a, b operate.DestinationStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// routeStatus returns the routes in the order of the Config.
+func (s *setup) routeStatus() []operate.RouteStatus {
+	var all []operate.RouteStatus
+	for _, r := range s.routes {
+		all = append(all, operate.RouteStatus{
+			Name: r.Name, Sources: slices.Clone(r.Sources), Types: slices.Clone(r.Types),
+			Conditional: r.Where != nil, Destination: r.To,
+		})
+	}
+	return all
 }

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -125,7 +127,7 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 func (s *source) forWork(rules *stale.Rules) *work.Source {
 	out := &work.Source{
 		Name: s.Name, Stale: rules, RefetchTimeout: s.RefetchTimeout, Inline: s.Inline, AckTimeout: s.AckTimeout,
-		Reopen: s.Redelivery == RedeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
+		Reopen: s.Redelivery == redeliveryReopen, DeadLetterAfter: s.DeadLetter.attempts,
 	}
 	if s.Refetch != nil {
 		out.Refetch = func(ctx context.Context, ev *work.Event) ([]byte, error) {
@@ -221,10 +223,10 @@ func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
 
 func (s *source) setDefaults(spec *provider.Spec) error {
 	if s.MaxBody == 0 {
-		s.MaxBody = max(spec.MaxBody, DefaultMaxBody)
+		s.MaxBody = max(spec.MaxBody, defaults.MaxBody)
 	}
 	if s.AckTimeout == 0 {
-		s.AckTimeout = DefaultAckTimeout
+		s.AckTimeout = defaults.AckTimeout
 		if t := spec.Retry.Timeout * 8 / 10; t > 0 {
 			s.AckTimeout = min(s.AckTimeout, t)
 		}
@@ -261,19 +263,19 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 // setPolicies fills in defaults and refuses unknown words: a misspelled policy must not silently
 // mean another one.
 func (s *source) setPolicies() error {
-	setDefault(&s.Malformed, MalformedReject)
-	setDefault(&s.Redelivery, RedeliveryReopen)
-	setDefault(&s.Consume, ConsumeRoutes)
-	setDefault(&s.DeadLetter, AfterAttempts(DefaultInlineAttempts))
-	setDefault(&s.RefetchTimeout, DefaultRefetchTimeout)
+	setDefault(&s.Malformed, malformedReject)
+	setDefault(&s.Redelivery, redeliveryReopen)
+	setDefault(&s.Consume, consumeRoutes)
+	setDefault(&s.DeadLetter, AfterAttempts(defaults.InlineAttempts))
+	setDefault(&s.RefetchTimeout, defaults.RefetchTimeout)
 	var faults []error
-	if s.Malformed != MalformedReject && s.Malformed != MalformedQuarantine {
+	if s.Malformed != malformedReject && s.Malformed != MalformedQuarantine {
 		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))
 	}
-	if s.Redelivery != RedeliveryReopen && s.Redelivery != RedeliveryAck {
+	if s.Redelivery != redeliveryReopen && s.Redelivery != RedeliveryAck {
 		faults = append(faults, fmt.Errorf("redelivery: %q is neither reopen nor ack", s.Redelivery))
 	}
-	if s.Consume != ConsumeRoutes && s.Consume != ConsumeSQL {
+	if s.Consume != consumeRoutes && s.Consume != ConsumeSQL {
 		faults = append(faults, fmt.Errorf("consume: %q is neither routes nor sql", s.Consume))
 	}
 	if s.RefetchTimeout < 0 {
@@ -375,3 +377,66 @@ func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
 	s.ackSigner = signer
 	return nil
 }
+
+// works reports whether events of s have work of their own in this process: handlers, or SQL consumers.
+// handled are the sources that have handlers.
+func (s *source) works(handled []string) bool {
+	return s.Consume == ConsumeSQL || slices.Contains(handled, s.Name)
+}
+
+// handshaking holds the handshakes of a source's provider.
+type handshaking struct {
+	shakes *provider.Handshakes // nil if there are none
+	allow  string               // the accepted methods, as an Allow header
+	// signed are the locations of a signature: a signed request has at least one of them.
+	signed []*locate.Expr
+}
+
+func newHandshaking(spec *provider.Spec, scheme *verify.Scheme) (handshaking, error) {
+	h := handshaking{allow: http.MethodPost}
+	if len(spec.Handshakes) == 0 {
+		return h, nil
+	}
+	shakes, err := provider.CompileHandshakes(spec.Handshakes)
+	if err != nil {
+		return h, err
+	}
+	h.shakes = shakes
+	methods := shakes.Methods()
+	if !slices.Contains(methods, http.MethodPost) {
+		methods = append(methods, http.MethodPost)
+	}
+	h.allow = strings.Join(methods, ", ")
+	places := []string{scheme.At}
+	for _, name := range append([]string{scheme.Header}, scheme.MoreHeaders...) {
+		if name != "" {
+			places = append(places, "header:"+name)
+		}
+	}
+	for _, at := range places {
+		// Skip a body that is the signature itself, and parts of an item: these are always there.
+		if expr, err := locate.Parse(at); err == nil && expr.IsSingle() {
+			h.signed = append(h.signed, expr)
+		}
+	}
+	return h, nil
+}
+
+// takes reports whether a request with that method can be a delivery or a handshake.
+func (h *handshaking) takes(method string) bool {
+	return method == http.MethodPost || h.shakes != nil && slices.Contains(h.shakes.Methods(), method)
+}
+
+// canLearn reports whether the provider hands secrets over.
+func (h *handshaking) canLearn() bool { return h.shakes != nil && h.shakes.Deliver() }
+
+// isSigned reports whether a request has a signature, right or wrong.
+func (h *handshaking) isSigned(in *locate.Input) bool {
+	return slices.ContainsFunc(h.signed, func(e *locate.Expr) bool {
+		_, err := e.Single(in, maxHeaderText)
+		return !errors.Is(err, locate.ErrAbsent)
+	})
+}
+
+// maxHeaderText bounds the text that is read to see whether it exists.
+const maxHeaderText = 1 << 10

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -132,6 +134,33 @@ func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key,
 	return keys, nil
 }
 
+// clients bounds the requests of one address.
+type clients struct {
+	proxies    limit.Proxies
+	unverified *limit.Addresses
+	fetches    *limit.Addresses // of keys that were never fetched before
+}
+
+func newClients(cfg *Config) *clients {
+	return &clients{
+		proxies:    limit.NewProxies(cfg.TrustedProxies),
+		unverified: limit.NewAddresses(cfg.UnverifiedRate.Count, cfg.UnverifiedRate.Per),
+		fetches:    limit.NewAddresses(fetchRate.Count, fetchRate.Per),
+	}
+}
+
+// limitUnverified counts an unverified request of r's address, and refuses it beyond the limit.
+func (c *clients) limitUnverified(r *http.Request, now time.Time, err error) *answer {
+	wait := c.unverified.Take(c.proxies.Client(r), now)
+	if wait == 0 {
+		return nil
+	}
+	a := refused(http.StatusTooManyRequests, "Too many unverified requests came from this address.",
+		"not verified, and over the address's rate", err).because(tell.ReasonUnverifiedRate)
+	a.retryAfter = wait
+	return a
+}
+
 // fetchRate bounds the unknown keys that one address may name: real senders name few, and an
 // attacker must not use up the fetches of all.
 var fetchRate = Rate{Count: 5, Per: time.Minute}
@@ -142,7 +171,7 @@ var errKeyRef = errors.New("the request names no key of the provider")
 // keysFor returns the keys to verify req with, the request r. The sender is at fault if the error
 // is a *verify.Error (except verify.ErrNoKeys and verify.ErrNoURL), errKeyRef or
 // keyfetch.ErrTooMany.
-func (in *Engine) keysFor(src *source, r *http.Request, req *verify.Request, deadline time.Time) ([]verify.Key, error) {
+func (c *clients) keysFor(src *source, r *http.Request, req *verify.Request, fetcher *keyfetch.Fetcher, deadline time.Time) ([]verify.Key, error) {
 	if src.ownKeys() {
 		return src.activeKeys(r.Context(), r) // no database and no provider is asked
 	}
@@ -159,8 +188,8 @@ func (in *Engine) keysFor(src *source, r *http.Request, req *verify.Request, dea
 	if err != nil {
 		return nil, err
 	}
-	may := func() bool { return in.fetches.Take(in.proxies.Client(r), req.Now) == 0 }
-	keys, err := in.fetcher.Keys(ctx, src.verifier, ref, may)
+	may := func() bool { return c.fetches.Take(c.proxies.Client(r), req.Now) == 0 }
+	keys, err := fetcher.Keys(ctx, src.verifier, ref, may)
 	if errors.Is(err, keyfetch.ErrUnknown) {
 		return nil, fmt.Errorf("%w: %w", errKeyRef, err)
 	}

@@ -2,8 +2,6 @@ package hookonce
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -13,25 +11,12 @@ import (
 )
 
 const (
-	countInterval   = time.Second
-	countWait       = time.Minute // for counts that a process could not write at once
-	figureInterval  = 10 * time.Second
-	figuresFirst    = time.Minute // at first, figures are written every countInterval
-	clockInterval   = 30 * time.Second
-	maxPruneEvery   = time.Minute
-	pullInterval    = time.Minute
-	minPruneEvery   = time.Second
-	maintainTimeout = 30 * time.Second // for one step
-	pruneTimeout    = 2 * time.Minute  // for one pass of pruning
-	lastTimeout     = 5 * time.Second  // for the figures and refused requests at the end of Run
-)
-
-// pruneRest is how long pruning rests after each chunk, as a multiple of the time that the chunk
-// took. The rest leaves the database to deliveries. After each pass that could not remove all in its time it
-// is halved, down to minPruneRest, so that pruning keeps up with the events that arrive.
-const (
-	pruneRest    = 1.5
-	minPruneRest = pruneRest / 8
+	countInterval  = time.Second
+	figureInterval = 10 * time.Second
+	figuresFirst   = time.Minute // at first, figures are written every countInterval
+	clockInterval  = 30 * time.Second
+	pullInterval   = time.Minute
+	lastTimeout    = 5 * time.Second // for the figures and refused requests at the end of Run
 )
 
 // maintain writes delivery counts, refused requests and figures, reads the database's clock, its durability settings and learned
@@ -50,32 +35,32 @@ func (in *Engine) maintain(ctx context.Context) {
 	defer confirm.Stop()
 	pull := time.NewTicker(pullInterval)
 	defer pull.Stop()
-	in.maintainStep(ctx, "reading the database's clock", in.clock.read)
-	in.maintainStep(ctx, "looking for foreign triggers", in.warnOfTriggers)
-	in.maintainStep(ctx, "sampling the backlog", in.sampleBacklog)
+	maintainStep(ctx, in.log, "reading the database's clock", in.health.clock.read)
+	maintainStep(ctx, in.log, "looking for foreign triggers", in.warnOfTriggers)
+	maintainStep(ctx, in.log, "sampling the backlog", in.sampleBacklog)
 	for {
 		select {
 		case <-ctx.Done():
 			// The counts so far must still be written.
-			in.maintainStep(context.WithoutCancel(ctx), "writing delivery counts", in.claims.WriteCounts)
+			maintainStep(context.WithoutCancel(ctx), in.log, "writing delivery counts", in.claims.WriteCounts)
 			return
 		case <-counts.C:
-			in.maintainStep(ctx, "writing delivery counts", in.claims.WriteCounts)
-			in.maintainStep(ctx, "writing refused requests", in.refused.Write)
-			in.maintainStep(ctx, "telling of dead letters", in.tellOfDead)
+			maintainStep(ctx, in.log, "writing delivery counts", in.claims.WriteCounts)
+			maintainStep(ctx, in.log, "writing refused requests", in.tell.WriteRefused)
+			maintainStep(ctx, in.log, "telling of dead letters", in.operator.TellOfDead)
 		case <-sums.C:
-			in.maintainStep(ctx, "writing figures", in.figures.Write)
+			maintainStep(ctx, in.log, "writing figures", in.tell.WriteFigures)
 			sums.Reset(figuresEvery(time.Since(began)))
 		case <-learned.C:
-			in.maintainStep(ctx, "reading learned secrets", in.learned.refresh)
+			maintainStep(ctx, in.log, "reading learned secrets", in.learned.refresh)
 		case <-confirm.C:
-			in.confirmAgain(ctx)
+			in.confirmations.again(ctx)
 		case <-pull.C:
-			in.maintainStep(ctx, "pulling due times back", in.pullBack)
-			in.maintainStep(ctx, "sampling the backlog", in.sampleBacklog)
+			maintainStep(ctx, in.log, "pulling due times back", in.pullBack)
+			maintainStep(ctx, in.log, "sampling the backlog", in.sampleBacklog)
 		case <-clock.C:
-			in.maintainStep(ctx, "reading the database's clock", in.clock.read)
-			in.maintainStep(ctx, "reading the database's durability settings", in.watchDurability)
+			maintainStep(ctx, in.log, "reading the database's clock", in.health.clock.read)
+			maintainStep(ctx, in.log, "reading the database's durability settings", in.health.watchDurability)
 		}
 	}
 }
@@ -89,23 +74,12 @@ func figuresEvery(age time.Duration) time.Duration {
 	return figureInterval
 }
 
-// FreshCounts writes the counts of duplicate deliveries, which wait for up to a second, so that a
-// listing of events that follows shows the deliveries before the call. It returns when they are
-// written or ctx ends, after 2 s at most. It writes at most ten times a second, and nothing if no
-// counts wait. After an error a listing may lack the deliveries of the last second.
-func (in *Engine) FreshCounts(ctx context.Context) error {
-	if err := in.claims.FreshCounts(ctx); err != nil {
-		return fmt.Errorf("hookonce: writing delivery counts: %w", err)
-	}
-	return nil
-}
-
 // writeLast writes the figures and refused requests of the deliveries and attempts that ended after
 // ctx did. A database that does not answer must not hold up the stop.
 func (in *Engine) writeLast(ctx context.Context) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 	defer cancel()
-	if err := errors.Join(in.figures.Write(last), in.refused.Write(last)); err != nil {
+	if err := in.tell.Write(last); err != nil {
 		in.log.Warn("writing the last figures and refused requests failed; charts and lists lack them", slog.Any("error", err))
 	}
 }
@@ -126,16 +100,7 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 	}
 	backlog, err := in.store.Backlog(ctx, p)
 	if err == nil {
-		in.figures.Backlog(backlog)
-	}
-	return err
-}
-
-// tellOfDead enqueues summaries of new dead letters.
-func (in *Engine) tellOfDead(ctx context.Context) error {
-	targets, err := in.deadNews.Tell(ctx, in.setup.Load().watches(in.cfg.OnDead, in.handled))
-	for _, target := range targets {
-		in.relays.Wake(target)
+		in.tell.Backlog(backlog)
 	}
 	return err
 }
@@ -146,159 +111,6 @@ func (in *Engine) warnOfTriggers(ctx context.Context) error {
 	if len(found) > 0 {
 		in.log.Warn("foreign triggers or rules on hookonce's tables: they may drop or change events; remove them",
 			slog.Any("found", found))
-	}
-	return err
-}
-
-// pruneAgain registers the windows and prunes until ctx ends. It runs beside maintain, because
-// pruning may take long.
-func (in *Engine) pruneAgain(ctx context.Context) {
-	in.maintainStep(ctx, "registering the windows", in.registerWindows)
-	wait, rest := in.pruneInterval(), pruneRest
-	for {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		case <-in.reloaded:
-			timer.Stop()
-			in.maintainStep(ctx, "registering the windows", in.registerWindows)
-			wait = in.pruneInterval()
-		case <-timer.C:
-			wait = in.pruneInterval()
-			if in.prunePass(ctx, rest) {
-				wait, rest = 0, max(rest/2, minPruneRest)
-			} else {
-				rest = pruneRest
-			}
-			if in.worker != nil {
-				in.maintainStep(ctx, "filing dead letters of Inline handlers", in.fileInlineFailures)
-			}
-		}
-	}
-}
-
-// prunePass prunes for pruneTimeout at most, and reports whether there is more to prune. A pass
-// uses the windows as they are at its start: when months of rows are past their window, each pass
-// reads the windows again. It goes on where the passes before it ended, of all processes, and leaves
-// the turn to another process that prunes.
-func (in *Engine) prunePass(ctx context.Context, rest float64) (more bool) {
-	passCtx, cancel := context.WithTimeout(ctx, pruneTimeout)
-	defer cancel()
-	p := in.windows()
-	p.Background, p.Rest = true, rest
-	removed, err := in.prune(passCtx, p)
-	if err != nil && passCtx.Err() != nil && removed != nil && (removed.Further || removed.Total() > 0) {
-		if removed.Total() == 0 && ctx.Err() == nil {
-			in.log.Warn("a pass of pruning found nothing to remove in its time; going on", slog.Any("error", err))
-		}
-		return true
-	}
-	if !errors.Is(err, driver.ErrTurnLost) {
-		in.maintained(ctx, "pruning", err)
-	}
-	return false
-}
-
-func (in *Engine) maintainStep(ctx context.Context, what string, step func(context.Context) error) {
-	stepCtx, cancel := context.WithTimeout(ctx, maintainTimeout)
-	defer cancel()
-	in.maintained(ctx, what, step(stepCtx))
-}
-
-// maintained logs a failed step, unless ctx has ended.
-func (in *Engine) maintained(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil {
-		in.log.Warn(what+" failed; retrying", slog.Any("error", err))
-	}
-}
-
-// pruneInterval follows the shortest window, so that a short window holds.
-func (in *Engine) pruneInterval() time.Duration {
-	shortest := min(in.cfg.DedupeWindow, in.cfg.Retention)
-	for _, s := range in.setup.Load().sources {
-		for _, d := range []time.Duration{s.DedupeWindow, s.Retention} {
-			if d > 0 {
-				shortest = min(shortest, d)
-			}
-		}
-	}
-	return min(max(shortest/4, minPruneEvery), maxPruneEvery)
-}
-
-// windows returns the windows of all sources. That of identities is a little longer than the settings say: until another
-// process has written its counts, the store does not know of the latest copies that it answered.
-func (in *Engine) windows() *driver.PruneParams {
-	p := &driver.PruneParams{
-		DedupeWindow:   counted(in.cfg.DedupeWindow),
-		Retention:      in.cfg.Retention,
-		Sources:        make(map[string]driver.SourceWindows),
-		QuarantineRows: in.cfg.QuarantineRows,
-		Rest:           pruneRest,
-	}
-	for name, s := range in.setup.Load().sources {
-		p.Sources[name] = driver.SourceWindows{DedupeWindow: counted(s.DedupeWindow), Retention: s.Retention}
-	}
-	return p
-}
-
-// counted is how long an identity is kept so that copies which were answered within a window are counted before it goes.
-func counted(window time.Duration) time.Duration { return window + min(window, countWait) }
-
-// registerWindows keeps processes with shorter windows, or without our sources, from pruning our
-// events.
-func (in *Engine) registerWindows(ctx context.Context) error {
-	return in.store.RegisterWindows(ctx, in.windows())
-}
-
-// Prune removes finished work past its window: bodies past retention, identities past the dedupe
-// window, and the quarantine beyond its bounds. Of several processes with different windows for a
-// source, the longest holds, of all processes that were seen in the last seven days. Prune works in
-// small chunks and rests after each for longer than the chunk took, so that deliveries are answered
-// meanwhile. If it fails, the result holds the rows that it removed before, or is nil.
-//
-// It fails without removing anything if this machine's clock and the database's differ by more than an hour: events
-// may look older than they are. In a process that runs for longer, the same holds for an hour after this machine's
-// clock was set by more than that.
-//
-// One process prunes at a time. Run prunes in the background from time to time, and gives way to Prune.
-func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
-	return in.prune(ctx, in.windows())
-}
-
-func (in *Engine) prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
-	if err := in.registerWindows(ctx); err != nil {
-		return nil, err
-	}
-	if err := in.clock.plausible(ctx); err != nil {
-		return nil, fmt.Errorf("hookonce: nothing is pruned: %w", err)
-	}
-	result, err := in.store.Prune(ctx, p)
-	if result != nil && result.Total() > 0 {
-		in.log.Info("pruned", slog.Int64("events", result.Events), slog.Int64("bodies", result.Bodies),
-			slog.Int64("quarantined", result.Quarantined))
-		in.observers.pruned(PrunedObserved{Events: result.Events, Bodies: result.Bodies, Quarantined: result.Quarantined})
-	}
-	return result, err
-}
-
-const (
-	// inlineAbandoned is how long a failed Inline event waits for its sender before it becomes a dead
-	// letter. A later delivery reopens it.
-	inlineAbandoned = 24 * time.Hour
-	maxFiled        = 1000 // at a time
-)
-
-// fileInlineFailures makes dead letters of Inline events that failed and were not delivered again:
-// nothing authentic is lost because its sender gave up.
-func (in *Engine) fileInlineFailures(ctx context.Context) error {
-	filed, err := in.store.FileInlineFailures(ctx, &driver.FileFailuresParams{OlderThan: inlineAbandoned, Limit: maxFiled})
-	for i := range filed {
-		f := &filed[i]
-		in.log.Error("dead: the Inline handler failed, and the sender did not deliver again",
-			slog.String("source", f.Source), slog.String("event_id", f.EventID), slog.Int("failures", f.Failures), slog.String("error", f.Error))
-		in.feed.filed(f)
 	}
 	return err
 }
@@ -324,7 +136,7 @@ func (in *Engine) pullBack(ctx context.Context) error {
 			p.Armable = append(p.Armable, name)
 		}
 	}
-	if in.clock.wentBack.Swap(false) {
+	if in.health.clock.wentBack.Swap(false) {
 		p.Ahead = pullAhead
 		for _, src := range now.sources {
 			p.Ahead = max(p.Ahead, src.RefetchTimeout+pullAhead) // its events are reserved for as long
@@ -338,10 +150,21 @@ func (in *Engine) pullBack(ctx context.Context) error {
 			in.wakeAll()
 		}
 		if err != nil && p.Ahead > 0 {
-			in.clock.wentBack.Store(true)
+			in.health.clock.wentBack.Store(true)
 		}
 		if err != nil || max(events, messages) < maxPulled {
 			return err
 		}
 	}
+}
+
+// Prune removes finished work past its window: bodies, identities, and the quarantine beyond its bounds. It
+// works in small chunks and rests between them, so that deliveries are answered meanwhile. One process
+// prunes at a time; Run does so from time to time, and gives way to Prune. After a failure the result
+// holds the rows that were removed before, or is nil.
+//
+// Nothing is removed while this machine's clock and the database's differ by more than an hour, or for an
+// hour after this machine's clock was set by more than that: events may look older than they are.
+func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
+	return in.pruner.prune(ctx, in.pruner.windows())
 }

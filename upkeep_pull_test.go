@@ -105,7 +105,7 @@ func TestPullingBackAfterAStep(t *testing.T) {
 		{0, 0},
 	} {
 		store.ahead.Store(int64(step.ahead))
-		if _, _, err := in.Clock(t.Context()); err != nil {
+		if _, _, err := in.Operator().Clock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := hookonce.PullBack(t.Context(), in); err != nil {

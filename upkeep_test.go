@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // pruningStore runs passes in order, one for each call of Prune, and records the calls.
@@ -41,19 +43,27 @@ func (s *pruningStore) Prune(ctx context.Context, p *driver.PruneParams) (*drive
 	return s.passes[len(s.calls)-1](ctx)
 }
 
+// newPruner returns a pruner with a window for all sources. It has no setup yet.
+func newPruner(store driver.Store, window time.Duration) *pruner {
+	log, clock := slog.New(slog.DiscardHandler), newClockKeeper(store)
+	return &pruner{
+		store: store, log: log, cfg: &Config{DedupeWindow: window, Retention: window}, setup: new(atomic.Pointer[setup]), clock: &clock,
+		tell: tell.New(store, &tell.Options{Log: log}),
+	}
+}
+
 // The windows of identities are longer than the settings say, by more than the time between two writes of counts.
 func TestWindowsWaitForCounts(t *testing.T) {
 	t.Parallel()
-	in := &Engine{}
-	in.cfg.DedupeWindow, in.cfg.Retention = 30*24*time.Hour, 30*24*time.Hour
-	in.setup.Store(&setup{sources: map[string]*source{
+	p := newPruner(&pruningStore{}, 30*24*time.Hour)
+	p.setup.Store(&setup{sources: map[string]*source{
 		"own": {Source: Source{DedupeWindow: time.Hour}}, "short": {Source: Source{DedupeWindow: 2 * time.Second}}, "default": {},
 	}})
 	want := &driver.PruneParams{
 		DedupeWindow: 30*24*time.Hour + time.Minute, Retention: 30 * 24 * time.Hour, Rest: pruneRest,
 		Sources: map[string]driver.SourceWindows{"own": {DedupeWindow: time.Hour + time.Minute}, "short": {DedupeWindow: 4 * time.Second}, "default": {}},
 	}
-	if diff := cmp.Diff(want, in.windows()); diff != "" {
+	if diff := cmp.Diff(want, p.windows()); diff != "" {
 		t.Errorf("windows (-want +got):\n%s", diff)
 	}
 }
@@ -86,17 +96,16 @@ func TestPruningContinues(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := &pruningStore{began: time.Now(), passes: tt.passes}
-				in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
-				in.cfg.DedupeWindow, in.cfg.Retention = 30*24*hour, 30*24*hour
+				p := newPruner(store, 30*24*hour)
 				set := func(window time.Duration) {
-					in.setup.Store(&setup{sources: map[string]*source{"lab": {Source: Source{DedupeWindow: window}}}})
+					p.setup.Store(&setup{sources: map[string]*source{"lab": {Source: Source{DedupeWindow: window}}}})
 				}
 				set(hour)
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					in.pruneAgain(ctx)
+					p.run(ctx, false)
 				}()
 				time.Sleep(80 * time.Second)
 				set(2 * hour) // as a reload does
@@ -116,21 +125,20 @@ func TestPruningDistrustsClocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &pruningStore{began: time.Now()}
-		in := &Engine{store: store, clock: newClockKeeper(store), log: slog.New(slog.DiscardHandler)}
-		in.cfg.DedupeWindow, in.cfg.Retention = time.Hour, time.Hour
-		in.setup.Store(&setup{})
+		p := newPruner(store, time.Hour)
+		p.setup.Store(&setup{})
 		prunes := func(when string, want bool) {
 			t.Helper()
 			before := len(store.calls)
-			_, err := in.Prune(t.Context())
+			_, err := p.prune(t.Context(), p.windows())
 			if pruned := len(store.calls) > before; pruned != want || (err == nil) != want {
 				t.Errorf("%s: pruned is %t, error %v", when, pruned, err)
 			}
 		}
 		set := func(by time.Duration) { // this machine's clock, and the database's with it
-			r := *in.clock.last.Load()
+			r := *p.clock.last.Load()
 			r.wall = r.wall.Add(-by)
-			in.clock.last.Store(&r)
+			p.clock.last.Store(&r)
 		}
 		prunes("at first", true)
 		for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
@@ -165,7 +173,7 @@ func (s *readSettings) Weaknesses(context.Context) ([]driver.Weakness, error) { 
 func TestUpkeepWatchesDurability(t *testing.T) {
 	t.Parallel()
 	store := &readSettings{}
-	in := &Engine{store: store, log: slog.New(slog.DiscardHandler)}
+	h := newHealth(store, slog.New(slog.DiscardHandler), nil)
 	weak := []driver.Weakness{{Setting: "fsync"}}
 	for _, tt := range []struct {
 		name   string
@@ -176,10 +184,10 @@ func TestUpkeepWatchesDurability(t *testing.T) {
 		{"weak", weak, nil, true}, {"no answer", nil, driver.ErrUnavailable, true}, {"mended", nil, nil, false},
 	} {
 		store.weak, store.err = tt.weak, tt.err
-		if err := in.watchDurability(t.Context()); !errors.Is(err, tt.err) {
+		if err := h.watchDurability(t.Context()); !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.err)
 		}
-		if err := in.durability.refusal(); (err != nil) != tt.unsafe {
+		if err := h.durability.refusal(); (err != nil) != tt.unsafe {
 			t.Errorf("%s: deliveries are refused for %v, want %t", tt.name, err, tt.unsafe)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 const (
@@ -81,9 +83,11 @@ func (q *DeadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 	if which.Filter.Since, which.Filter.Until, err = parseSpan(q.Since, q.Until, now); err != nil {
 		return nil, err
 	}
-	if which.Rate, err = hookonce.ParsePace(q.Rate); err != nil {
+	rate, err := limit.ParsePace(q.Rate)
+	if err != nil {
 		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
 	}
+	which.Rate = hookonce.Rate(rate)
 	if which.Filter.After, err = driver.ParseCursor(q.Cursor); err != nil {
 		return nil, &ParameterError{"cursor", err.Error()}
 	}
@@ -91,8 +95,8 @@ func (q *DeadLettersRequest) selection(now time.Time) (*hookonce.DeadLetters, er
 }
 
 // request returns the request of a job with the same selection.
-func (q *DeadLettersRequest) request(action, id string, which *hookonce.DeadLetters) *hookonce.JobRequest {
-	return &hookonce.JobRequest{
+func (q *DeadLettersRequest) request(action, id string, which *hookonce.DeadLetters) *operate.Request {
+	return &operate.Request{
 		Of: driver.JobOfDeadLetters, Action: action, Rate: q.Rate, RequestID: id, Start: true,
 		Select: driver.JobSelection{
 			Source: q.Source, Type: q.Type, Destination: q.Destination, Note: q.Note, Signature: q.Signature, Text: q.Q,
@@ -102,7 +106,7 @@ func (q *DeadLettersRequest) request(action, id string, which *hookonce.DeadLett
 }
 
 // workOn calls work for the dead letters that r selects, for at most bulkTimeout. More than
-// hookonce.ManyDeadLetters become a job.
+// operate.ManyDeadLetters become a job.
 func (h *handler) workOn(
 	w http.ResponseWriter, r *http.Request, action string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
@@ -146,13 +150,13 @@ func (h *handler) workOn(
 
 // asJob starts a job for a selection of many dead letters. It reports whether r is answered, or a job
 // was started.
-func (h *handler) asJob(w http.ResponseWriter, r *http.Request, request *hookonce.JobRequest, which *hookonce.DeadLetters) (job string, answered bool) {
+func (h *handler) asJob(w http.ResponseWriter, r *http.Request, request *operate.Request, which *hookonce.DeadLetters) (job string, answered bool) {
 	if which.EventIDs != nil || which.MessageIDs != nil || !which.Filter.After.IsZero() {
 		return "", false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	many, err := h.engine.HasMany(ctx, &request.Select)
+	many, err := h.engine.Operator().HasMany(ctx, &request.Select)
 	switch {
 	case err != nil:
 		h.failChange(w, r, "Nothing was done. Repeating it is safe.", fmt.Errorf("counting dead letters: %w", err))

@@ -38,7 +38,7 @@ func (h *handler) ofSources(parse func(url.Values, time.Time) (*driver.MessageFi
 // sources returns the names of the configured sources.
 func (h *handler) sources() []string {
 	var names []string
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		names = append(names, s.Name)
 	}
 	return names
@@ -100,7 +100,7 @@ func (h *handler) freshEvent(ctx context.Context, source, eventID string) (*driv
 
 // writeCounts fails no read: without it a count is a second old.
 func (h *handler) writeCounts(ctx context.Context) {
-	if err := h.engine.FreshCounts(ctx); err != nil {
+	if err := h.engine.Operator().FreshCounts(ctx); err != nil {
 		h.logger.Debug("writing delivery counts failed; this answer may lack the deliveries of the last second", slog.Any("error", err))
 	}
 }

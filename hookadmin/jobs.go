@@ -11,8 +11,9 @@ import (
 	"slices"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 var jobParameters = []string{"state", "limit", "cursor"}
@@ -88,7 +89,7 @@ func timeOrNil(t time.Time) *time.Time {
 }
 
 // job returns the request for the engine.
-func (q *JobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
+func (q *JobRequest) job(now time.Time) (*operate.Request, error) {
 	of := cmp.Or(q.Of, driver.JobOfDeadLetters)
 	switch {
 	case of != driver.JobOfDeadLetters && of != driver.JobOfEvents:
@@ -104,14 +105,14 @@ func (q *JobRequest) job(now time.Time) (*hookonce.JobRequest, error) {
 	case q.Mode != "" && of != driver.JobOfEvents:
 		return nil, &ParameterError{"mode", "is for events: dead letters keep their ids"}
 	}
-	if _, err := hookonce.ParsePace(q.Rate); err != nil {
+	if _, err := limit.ParsePace(q.Rate); err != nil {
 		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
 	}
 	sel, err := q.Filter.selection(of, "filter.", now)
 	if err != nil {
 		return nil, err
 	}
-	return &hookonce.JobRequest{Of: of, Action: q.Action, Mode: q.Mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
+	return &operate.Request{Of: of, Action: q.Action, Mode: q.Mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
 }
 
 func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
@@ -137,10 +138,10 @@ func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // addJob plans a job, or answers with an error and returns nil.
-func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *hookonce.JobRequest) *driver.Job {
+func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *operate.Request) *driver.Job {
 	ctx, cancel := changing(r)
 	defer cancel()
-	job, err := h.engine.PlanJob(ctx, request)
+	job, err := h.engine.Operator().PlanJob(ctx, request)
 	if err == nil {
 		return job
 	}
@@ -177,11 +178,11 @@ func (h *handler) showJob(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) startJob(w http.ResponseWriter, r *http.Request) {
-	h.changeJob(w, r, h.engine.StartJob)
+	h.changeJob(w, r, h.engine.Operator().StartJob)
 }
 
 func (h *handler) cancelJob(w http.ResponseWriter, r *http.Request) {
-	h.changeJob(w, r, h.engine.CancelJob)
+	h.changeJob(w, r, h.engine.Operator().CancelJob)
 }
 
 func (h *handler) changeJob(w http.ResponseWriter, r *http.Request, change func(context.Context, string) (*driver.Job, error)) {
@@ -217,7 +218,7 @@ func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	undone, err := h.engine.Undo(ctx, q.RequestID)
+	undone, err := h.engine.Operator().Undo(ctx, q.RequestID)
 	switch {
 	case err != nil:
 		h.failKnown(w, r, ofUndo, "Repeating it is safe.", fmt.Errorf("undoing a discard: %w", err))
@@ -304,7 +305,7 @@ func NewJob(j *driver.Job) *Job {
 			out.Oldest, out.Newest = Time(*plan.Oldest), Time(*plan.Newest)
 		}
 	}
-	if rate, err := hookonce.JobRate(&j.JobSpec); err == nil && rate != hookonce.Unpaced && j.Action != driver.JobUndo {
+	if rate, err := operate.JobRate(&j.JobSpec); err == nil && rate != limit.Unpaced && j.Action != driver.JobUndo {
 		seconds := int64(float64(out.Count) / float64(rate.Count) * rate.Per.Seconds())
 		out.Seconds = &seconds
 	}

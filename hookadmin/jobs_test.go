@@ -14,6 +14,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -219,7 +220,7 @@ func TestUndo(t *testing.T) {
 func TestManyDeadLettersBecomeAJob(t *testing.T) {
 	t.Parallel()
 	g := running(t)
-	const n = hookonce.ManyDeadLetters + 1
+	const n = operate.ManyDeadLetters + 1
 	var ids []string
 	for i := range n {
 		ids = append(ids, "e"+strings.Repeat("x", i%7)+time.Duration(i).String())

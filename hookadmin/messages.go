@@ -16,7 +16,7 @@ func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	if err := h.engine.RetryMessage(ctx, id); err != nil {
+	if err := h.engine.Operator().RetryMessage(ctx, id); err != nil {
 		h.failKnown(w, r, ofRetry, "Repeating it is safe.", fmt.Errorf("retrying a message: %w", err))
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 // listSources shows the settings even without the database.
 func (h *handler) listSources(w http.ResponseWriter, r *http.Request) {
-	all := h.engine.Sources()
+	all := h.engine.Operator().Sources()
 	page := NewSourcePage(all)
 	names := make([]string, len(all))
 	for i := range all {
@@ -29,7 +29,7 @@ func (h *handler) listSources(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, newRoutePage(h.engine.Routes()))
+	writeJSON(w, newRoutePage(h.engine.Operator().Routes()))
 }
 
 // listDestinations shows the circuits even without the database: an outage may be the reason to
@@ -39,7 +39,7 @@ func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are listed without their counts", slog.Any("error", err))
 	}
-	page := newDestinationPage(h.engine.Destinations(), stats)
+	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addPaused(r, page)
 	writeJSON(w, page)
 }

@@ -10,6 +10,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -84,7 +85,7 @@ func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	err := h.engine.RetryMessage(ctx, values.Get("message"))
+	err := h.engine.Operator().RetryMessage(ctx, values.Get("message"))
 	if err == nil {
 		h.done(w, r, back, "The message is due now.")
 		return
@@ -148,8 +149,8 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	retried, err := h.engine.RetryQuarantined(ctx, key)
-	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	retried, err := h.engine.Operator().RetryQuarantined(ctx, key)
+	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
 	case err == nil:
 		h.done(w, r, back, "%s", quarantineOutcome(retried))
@@ -160,7 +161,7 @@ func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func quarantineOutcome(retried *hookonce.RetriedRequest) string {
+func quarantineOutcome(retried *operate.RetriedRequest) string {
 	text := fmt.Sprintf("Read again: %s new, %d reopened, %d claimed before.",
 		say.Count(retried.Claimed, "event"), retried.Reopened, retried.Duplicates)
 	if retried.Kept > 0 {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -62,7 +62,7 @@ func (h *handler) webhookURL(source string) string {
 
 // sendCommand returns the command that sends a first event to a source, as its provider would. The
 // secret stays in a variable of the shell.
-func (h *handler) sendCommand(s *hookonce.SourceStatus) string {
+func (h *handler) sendCommand(s *operate.SourceStatus) string {
 	to := shellQuoted(h.webhookURL(s.Name))
 	if s.Unsigned {
 		return "curl -H 'Content-Type: application/json' -d '" + `{"id":"evt_1","type":"test"}` + "' " + to

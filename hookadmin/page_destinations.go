@@ -46,7 +46,7 @@ func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationR
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are shown without their counts", slog.Any("error", err))
 	}
-	all := newDestinationPage(h.engine.Destinations(), stats)
+	all := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	if stats != nil {
 		h.addPaused(r, all)
 	}
@@ -231,14 +231,14 @@ func (h *handler) actDestination(w http.ResponseWriter, r *http.Request) {
 	switch values.Get("action") {
 	case "pause":
 		done = "Paused. Its messages wait until you resume it."
-		_, err = h.engine.PauseDestination(ctx, name)
+		_, err = h.engine.Operator().PauseDestination(ctx, name)
 	case "resume":
 		done = "Resumed. Its due messages are sent."
-		_, err = h.engine.ResumeDestination(ctx, name)
+		_, err = h.engine.Operator().ResumeDestination(ctx, name)
 	case "retry":
 		var n int
 		var more bool
-		n, more, err = h.engine.RetryDestination(ctx, name)
+		n, more, err = h.engine.Operator().RetryDestination(ctx, name)
 		done = messagesAre(n) + " due now."
 		if more {
 			done += " Others wait: press Retry now again."

@@ -167,7 +167,7 @@ func (h *handler) noEvents(r *http.Request, l *listPage) *empty {
 			return err == nil && len(found.Events) > 0, err
 		})
 	}
-	sources := h.engine.Sources()
+	sources := h.engine.Operator().Sources()
 	if len(sources) == 0 {
 		return &empty{Title: "No events yet.", Text: "There are no sources in the settings. Add one, then reload the gateway."}
 	}

@@ -33,7 +33,7 @@ const storedSecret = "<secret>"
 // specs returns the catalog's entry for the provider of each source.
 func (h *handler) specs() map[string]*provider.Spec {
 	all := make(map[string]*provider.Spec)
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		all[s.Name] = specOf(s.Provider)
 	}
 	return all

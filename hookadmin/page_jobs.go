@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -167,7 +167,7 @@ func (v *jobView) addPlan(j *Job) {
 		v.Percent = 100
 	}
 	if j.Seconds != nil {
-		pace := cmp.Or(j.Rate, fmt.Sprintf("%d/s", hookonce.DefaultReplayRate.Count))
+		pace := cmp.Or(j.Rate, fmt.Sprintf("%d/s", defaults.ReplayRate.Count))
 		v.Pace = "about " + inWords(roughly(time.Duration(*j.Seconds)*time.Second)) + " at " + visible(pace)
 	}
 }

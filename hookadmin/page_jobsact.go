@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -32,7 +32,7 @@ func (h *handler) actPlan(w http.ResponseWriter, r *http.Request) {
 	request.RequestID = values.Get("key")
 	ctx, cancel := changing(r)
 	defer cancel()
-	job, err := h.engine.PlanJob(ctx, request)
+	job, err := h.engine.Operator().PlanJob(ctx, request)
 	if err != nil {
 		h.undone(w, r, back, h.failedText(r, nil, "planning a job", err))
 		return
@@ -81,9 +81,9 @@ func (h *handler) actJob(w http.ResponseWriter, r *http.Request) {
 	back := "../jobs/" + url.PathEscape(id)
 	ctx, cancel := changing(r)
 	defer cancel()
-	change, text := h.engine.StartJob, "The job runs."
+	change, text := h.engine.Operator().StartJob, "The job runs."
 	if values.Get("action") == "cancel" {
-		change, text = h.engine.CancelJob, "The job is cancelled. It can be resumed."
+		change, text = h.engine.Operator().CancelJob, "The job is cancelled. It can be resumed."
 	} else if refused := h.countRefused(ctx, id, values.Get("count")); refused != "" {
 		h.undone(w, r, back, refused)
 		return
@@ -124,7 +124,7 @@ func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
 	const back = "../dead-letters"
 	ctx, cancel := changing(r)
 	defer cancel()
-	undone, err := h.engine.Undo(ctx, values.Get("operation"))
+	undone, err := h.engine.Operator().Undo(ctx, values.Get("operation"))
 	switch {
 	case err == nil && undone.Job != "":
 		redirect(w, "../jobs/"+url.PathEscape(undone.Job))
@@ -139,7 +139,7 @@ func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func undoneText(undone *hookonce.Undone) string {
+func undoneText(undone *operate.Undone) string {
 	text := "Undone: " + say.Count(undone.Undone, "dead letter") + " back."
 	if undone.Skipped > 0 {
 		text += " " + say.Number(undone.Skipped) + " left alone: replayed, discarded again or removed since."

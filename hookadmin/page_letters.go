@@ -105,7 +105,7 @@ func liveUnless(ticked bool, status int, l *listPage) *live {
 
 func (l *listPage) letterFields(h *handler) {
 	var destinations []string
-	for _, d := range h.engine.Destinations() {
+	for _, d := range h.engine.Operator().Destinations() {
 		destinations = append(destinations, d.Name)
 	}
 	l.field("source", "Source", "", h.sources()...)

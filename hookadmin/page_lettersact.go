@@ -9,6 +9,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -89,10 +90,10 @@ func (h *handler) workOnLetters(
 	var sum hookonce.Worked
 	var all []hookonce.DeadLetters
 	if len(selected.messages) > 0 {
-		all = append(all, hookonce.DeadLetters{MessageIDs: selected.messages, Rate: hookonce.Unpaced})
+		all = append(all, hookonce.DeadLetters{MessageIDs: selected.messages, Rate: hookonce.Rate(limit.Unpaced)})
 	}
 	for _, source := range selected.sources() {
-		all = append(all, hookonce.DeadLetters{Filter: driver.MessageFilter{Source: source}, EventIDs: selected.events[source], Rate: hookonce.Unpaced})
+		all = append(all, hookonce.DeadLetters{Filter: driver.MessageFilter{Source: source}, EventIDs: selected.events[source], Rate: hookonce.Rate(limit.Unpaced)})
 	}
 	for i := range all {
 		all[i].Operation = operation

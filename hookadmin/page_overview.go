@@ -172,7 +172,7 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 		return nil, fmt.Errorf("reading the newest failures: %w", err)
 	}
 	all := &overviewFigures{
-		Story: story(series[3], series[4], len(h.engine.Destinations()) > 0, now),
+		Story: story(series[3], series[4], len(h.engine.Operator().Destinations()) > 0, now),
 		Charts: []chart{
 			deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], h.firstTimeout("")), backlogChart(filters[2], series[2]),
 		},
@@ -187,12 +187,12 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 		}
 	}
 	if sum := sumOf(series[3]); sum == 0 {
-		if sources := h.engine.Sources(); len(sources) > 0 {
+		if sources := h.engine.Operator().Sources(); len(sources) > 0 {
 			all.Send = h.sendCommand(&sources[0])
 		}
 	}
 	attempted := byName(series[1])
-	for _, d := range h.engine.Destinations() {
+	for _, d := range h.engine.Operator().Destinations() {
 		of := attempted[d.Name]
 		all.Strips = append(all.Strips, destinationStrip{
 			Name: d.Name, Href: "destinations/" + url.PathEscape(d.Name), Strip: attemptsStrip(attempts, of), Sent: sentShare(of),
@@ -298,7 +298,7 @@ func figures(s *Stats, now time.Time) []figure {
 // firstTimeout returns how long the provider of a source waits for an answer; "" means the least
 // patient one of all sources. 0 means that none is known.
 func (h *handler) firstTimeout(source string) (first time.Duration) {
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		spec := specOf(s.Provider)
 		if (source == "" || s.Name == source) && spec.Retry.Timeout > 0 && (first == 0 || spec.Retry.Timeout < first) {
 			first = spec.Retry.Timeout

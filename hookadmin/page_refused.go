@@ -9,9 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 var refusedPageParameters = []string{"source", "reason", "remote", "id", "since", "until", "tz", "limit", "cursor", "refresh"}
@@ -54,7 +54,7 @@ func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	l := startList(r, values, "refused", refusedPageParameters)
 	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused)
 	l.field("source", "Source", "", h.sources()...)
-	l.field("reason", "Reason", "", hookonce.RefusalReasons()...)
+	l.field("reason", "Reason", "", tell.Reasons()...)
 	l.field("remote", "Remote address", "203.0.113.9")
 	l.field("id", "Error id", "of the answer or the log")
 	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
@@ -172,7 +172,7 @@ func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest
 		}
 	}
 	var all []wrongSecret
-	for _, s := range h.engine.Sources() {
+	for _, s := range h.engine.Operator().Sources() {
 		if !looked[s.Name] {
 			continue
 		}
@@ -191,7 +191,7 @@ func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest
 	return all, nil
 }
 
-// signatureWrong is the reason of hookonce.RefusalReasons for a wrong signature.
+// signatureWrong is the reason of tell.Reasons for a wrong signature.
 const signatureWrong = "signature_wrong"
 
 // sumOf sums the figures of a source in the last day that have one of the labels.

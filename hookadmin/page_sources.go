@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -60,7 +60,7 @@ func specOf(name provider.Name) *provider.Spec {
 }
 
 func (h *handler) sourceRows() []sourceRow {
-	all := h.engine.Sources()
+	all := h.engine.Operator().Sources()
 	var rows []sourceRow
 	for i, s := range NewSourcePage(all).Sources {
 		spec := specOf(all[i].Provider)
@@ -132,7 +132,7 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 		if !a.Last.Known() {
 			a.Last = moment{lastOf(long[name], 24*time.Hour, now), now}
 		}
-		a.Arming = arming{Possible: h.engine.CanLearn(name), Learned: len(learned[i].Secrets)}
+		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {
 			a.Arming.Until = moment{learned[i].ArmedUntil, now}
 		}
@@ -211,7 +211,7 @@ func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusNotFound, "There is no such source in the settings.", nil)
 		return
 	}
-	row, status := &rows[at], h.engine.Sources()[at]
+	row, status := &rows[at], h.engine.Operator().Sources()[at]
 	content := &sourcePage{
 		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}
@@ -248,7 +248,7 @@ func (h *handler) sourceFigures(ctx context.Context, row *sourceRow, span *spanC
 		deliveriesChart(filters[0], series[0]), answersChart(filters[0], series[0], timeout),
 		latenessChart(series[2], seconds(row.DedupeWindowSeconds)),
 	}}
-	for _, reason := range hookonce.RefusalReasons() {
+	for _, reason := range tell.Reasons() {
 		if n := sumOf(series[1], reason); n > 0 {
 			all.Refusals = append(all.Refusals, reasonCount{reason, say.Number(n)})
 		}

@@ -37,7 +37,7 @@ func (h *handler) pauseDestination(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	name := r.PathValue("name")
-	at, err := h.engine.PauseDestination(ctx, name)
+	at, err := h.engine.Operator().PauseDestination(ctx, name)
 	if err != nil {
 		h.failChange(w, r, repeatedPause, fmt.Errorf("pausing a destination: %w", err))
 		return
@@ -52,7 +52,7 @@ func (h *handler) resumeDestination(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	name := r.PathValue("name")
-	if _, err := h.engine.ResumeDestination(ctx, name); err != nil {
+	if _, err := h.engine.Operator().ResumeDestination(ctx, name); err != nil {
 		h.failChange(w, r, repeatedPause, fmt.Errorf("resuming a destination: %w", err))
 		return
 	}
@@ -66,7 +66,7 @@ func (h *handler) retryDestination(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	name := r.PathValue("name")
-	retried, more, err := h.engine.RetryDestination(ctx, name)
+	retried, more, err := h.engine.Operator().RetryDestination(ctx, name)
 	if err != nil {
 		h.failChange(w, r, repeatedPause, fmt.Errorf("retrying the messages of a destination: %w", err))
 		return
@@ -78,7 +78,7 @@ func (h *handler) retryDestination(w http.ResponseWriter, r *http.Request) {
 func (h *handler) paused(r *http.Request) ([]driver.PausedDestination, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	return h.engine.PausedDestinations(ctx)
+	return h.engine.Operator().PausedDestinations(ctx)
 }
 
 // addPaused marks the paused destinations of a page. If the database does not answer, that

@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // quarantinedRequest is the thing of the endpoints of one quarantined request.
@@ -83,8 +83,8 @@ func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	retried, err := h.engine.RetryQuarantined(ctx, key)
-	still, unreadable := errors.AsType[*hookonce.UnreadableError](err)
+	retried, err := h.engine.Operator().RetryQuarantined(ctx, key)
+	still, unreadable := errors.AsType[*operate.UnreadableError](err)
 	switch {
 	case err == nil:
 		writeJSON(w, NewQuarantineRetried(id, retried))

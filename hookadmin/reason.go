@@ -8,6 +8,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // reasons are the errors of the library that an answer names: by a word for programs and a status.
@@ -27,8 +28,8 @@ var reasons = []struct {
 	{driver.ErrModeNeeded, "mode_needed", http.StatusUnprocessableEntity},
 	{driver.ErrUndecided, "undecided", http.StatusUnprocessableEntity},
 	{driver.ErrNoRoute, "no_route", http.StatusUnprocessableEntity},
-	{hookonce.ErrUnknownSource, "unknown_source", http.StatusConflict},
-	{hookonce.ErrHandledElsewhere, "handled_elsewhere", http.StatusConflict},
+	{operate.ErrUnknownSource, "unknown_source", http.StatusConflict},
+	{operate.ErrHandledElsewhere, "handled_elsewhere", http.StatusConflict},
 	{driver.ErrTooLate, "too_late", http.StatusGone},
 	{driver.ErrCommitUnknown, "in_doubt", http.StatusServiceUnavailable},
 	{driver.ErrLockTimeout, "locked", http.StatusServiceUnavailable},
@@ -37,7 +38,7 @@ var reasons = []struct {
 
 // reasonOf returns the word and the status of err; "" and 0 if it has none.
 func reasonOf(err error) (word string, status int) {
-	if _, unreadable := errors.AsType[*hookonce.UnreadableError](err); unreadable {
+	if _, unreadable := errors.AsType[*operate.UnreadableError](err); unreadable {
 		return "unreadable", http.StatusUnprocessableEntity
 	}
 	for _, r := range reasons {
@@ -155,11 +156,11 @@ var (
 	}
 	ofQuarantine = sentences{
 		{
-			err: hookonce.ErrUnknownSource,
+			err: operate.ErrUnknownSource,
 			api: "The source of the request is not in the settings. Add it, reload the gateway, then retry the request.",
 		},
 		{
-			hookonce.ErrHandledElsewhere,
+			operate.ErrHandledElsewhere,
 			"Another program handles the events of this source, and this one has no handlers for them. " +
 				"Retry the request there, or have the sender deliver it again.",
 			"Another program handles the events of this source. Retry the request there.",

@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // errorURN begins the instance of a problem; the error id follows.
@@ -29,7 +29,7 @@ func ParseRefusedFilter(values url.Values, now time.Time) (*driver.RefusedFilter
 	if err != nil {
 		return nil, err
 	}
-	reasons := hookonce.RefusalReasons()
+	reasons := tell.Reasons()
 	if reason := values.Get("reason"); reason != "" && !slices.Contains(reasons, reason) {
 		return nil, &ParameterError{"reason", fmt.Sprintf("%q is unknown; use %s", reason, strings.Join(reasons, ", "))}
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 const (
@@ -36,9 +36,9 @@ type figureKind struct {
 var (
 	figureNames = []string{"deliveries", "refusals", "attempts", "duplicates", "backlog", "types"} // the index is the driver.FigureKind
 	figureKinds = map[string]*figureKind{
-		"deliveries": {driver.FigureDeliveries, []string{"source"}, "outcome", hookonce.DeliveryOutcomes, time.Hour},
-		"refusals":   {driver.FigureRefusals, []string{"source"}, "reason", hookonce.RefusalReasons, time.Hour},
-		"attempts":   {driver.FigureAttempts, []string{"destination"}, "outcome", hookonce.MessageOutcomes, time.Hour},
+		"deliveries": {driver.FigureDeliveries, []string{"source"}, "outcome", tell.DeliveryOutcomes, time.Hour},
+		"refusals":   {driver.FigureRefusals, []string{"source"}, "reason", tell.Reasons, time.Hour},
+		"attempts":   {driver.FigureAttempts, []string{"destination"}, "outcome", tell.MessageOutcomes, time.Hour},
 		"duplicates": {driver.FigureDuplicates, []string{"source"}, "", nil, 24 * time.Hour},
 		"backlog":    {driver.FigureBacklog, []string{"source", "destination"}, "", nil, time.Hour},
 		"types":      {driver.FigureTypes, []string{"source"}, "type", nil, 24 * time.Hour},

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -156,10 +156,10 @@ func TestSeriesChoosesAResolution(t *testing.T) {
 func TestSeriesNamesAreDescribed(t *testing.T) {
 	t.Parallel()
 	c := &document().Components
-	if diff := cmp.Diff(hookonce.RefusalReasons(), c.Schemas["Reason"].Enum); diff != "" {
+	if diff := cmp.Diff(tell.Reasons(), c.Schemas["Reason"].Enum); diff != "" {
 		t.Errorf("reasons (-code +described):\n%s", diff)
 	}
-	outcomes := slices.Concat(hookonce.DeliveryOutcomes(), hookonce.MessageOutcomes())
+	outcomes := slices.Concat(tell.DeliveryOutcomes(), tell.MessageOutcomes())
 	if diff := cmp.Diff(outcomes, c.Parameters["outcome"].Schema.Enum); diff != "" {
 		t.Errorf("outcomes (-code +described):\n%s", diff)
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -199,7 +199,7 @@ func NewQuarantinedRequest(q *driver.QuarantinedRequest) (*QuarantinedRequest, e
 }
 
 // NewQuarantineRetried returns the result of a retry as the API prints it. id is that of the request.
-func NewQuarantineRetried(id string, retried *hookonce.RetriedRequest) *QuarantineRetried {
+func NewQuarantineRetried(id string, retried *operate.RetriedRequest) *QuarantineRetried {
 	return &QuarantineRetried{
 		ID: id, Source: retried.Source, EventIDs: notNull(retried.EventIDs), Claimed: retried.Claimed,
 		Reopened: retried.Reopened, Duplicates: retried.Duplicates, Kept: retried.Kept,
@@ -207,7 +207,7 @@ func NewQuarantineRetried(id string, retried *hookonce.RetriedRequest) *Quaranti
 }
 
 // NewSourcePage returns the page of these sources.
-func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
+func NewSourcePage(all []operate.SourceStatus) *SourcePage {
 	out := &SourcePage{Sources: make([]Source, 0, len(all))}
 	for i := range all {
 		s := &all[i]
@@ -216,9 +216,9 @@ func NewSourcePage(all []hookonce.SourceStatus) *SourcePage {
 			Provider:               string(s.Provider),
 			Scheme:                 s.Scheme,
 			Unsigned:               s.Unsigned,
-			Consume:                string(s.Consume),
-			Redelivery:             string(s.Redelivery),
-			Malformed:              string(s.Malformed),
+			Consume:                s.Consume,
+			Redelivery:             s.Redelivery,
+			Malformed:              s.Malformed,
 			ReplayGuard:            s.ReplayGuard,
 			MaxBody:                s.MaxBody,
 			AckTimeoutSeconds:      s.AckTimeout.Seconds(),
@@ -243,7 +243,7 @@ func (s *Source) learned(from *driver.SourceSecrets) {
 	}
 }
 
-func newRoutePage(all []hookonce.RouteStatus) *RoutePage {
+func newRoutePage(all []operate.RouteStatus) *RoutePage {
 	out := &RoutePage{Routes: make([]Route, 0, len(all))}
 	for i := range all {
 		r := &all[i]
@@ -257,7 +257,7 @@ func newRoutePage(all []hookonce.RouteStatus) *RoutePage {
 
 // newDestinationPage joins the configured destinations with those that have messages; stats is nil
 // if the database did not answer.
-func newDestinationPage(configured []hookonce.DestinationStatus, stats *driver.Stats) *DestinationPage {
+func newDestinationPage(configured []operate.DestinationStatus, stats *driver.Stats) *DestinationPage {
 	byName := make(map[string]*Destination)
 	for i := range configured {
 		d := &configured[i]
@@ -297,7 +297,7 @@ func addCounts(byName map[string]*Destination, counted []driver.DestinationStats
 	}
 }
 
-func newDestinationSettings(d *hookonce.DestinationStatus) *DestinationSettings {
+func newDestinationSettings(d *operate.DestinationStatus) *DestinationSettings {
 	s := &DestinationSettings{
 		OnDead:  d.OnDead,
 		Address: d.Address, Sender: d.Sender, Signed: d.Signed, TimeoutSeconds: d.Timeout.Seconds(), Concurrency: d.Concurrency,

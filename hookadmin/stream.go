@@ -14,10 +14,10 @@ import (
 	"sync"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/shown"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 const (
@@ -39,7 +39,7 @@ var (
 
 // streamOutcomes returns all values of StreamRow.Outcome.
 func streamOutcomes() []string {
-	return slices.Concat(hookonce.DeliveryOutcomes(), hookonce.MessageOutcomes(), []string{"done", "replayed", "retried", "discarded"})
+	return slices.Concat(tell.DeliveryOutcomes(), tell.MessageOutcomes(), []string{"done", "replayed", "retried", "discarded"})
 }
 
 // StreamRow is the data of one row of GET /api/v1/stream. Keys without a value are left out, except

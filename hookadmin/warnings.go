@@ -34,8 +34,8 @@ func (h *handler) allWarnings(stats *driver.Stats, away string) []warning {
 			Advice: "Until it can be used again, deliveries are answered 503, and their senders repeat them.", Command: "hookonce doctor",
 		})
 	}
-	sources := NewSourcePage(h.engine.Sources()).Sources
-	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(newDestinationPage(h.engine.Destinations(), stats).Destinations)...)
+	sources := NewSourcePage(h.engine.Operator().Sources()).Sources
+	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(newDestinationPage(h.engine.Operator().Destinations(), stats).Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
 	}

@@ -78,7 +78,7 @@ func TestDestination(t *testing.T) {
 	}
 	eventually.True(t, "no connection is open", func() bool { return s.open(t) == 0 })
 	deliver("3", 3)
-	if got, want := in.Destinations()[0].Address, first.(*sendnats.Sender).Address(); got != want {
+	if got, want := in.Operator().Destinations()[0].Address, first.(*sendnats.Sender).Address(); got != want {
 		t.Errorf("address %q, want %q", got, want)
 	}
 	stop()

@@ -21,9 +21,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// maxCycle is how many files of the root may depend on each other in a circle. Engine, source and
-// answer are one conversation, so a circle remains.
-const maxCycle = 22
+// maxCycle is how many files of the root may depend on each other in a circle. The Engine is one
+// conversation with a sender, and a source is another one with its settings, so circles remain.
+const maxCycle = 10
 
 func isRootGo(name string) bool { return isGo(name) && path.Dir(name) == "." }
 

@@ -15,9 +15,9 @@ type rule struct {
 var rules = map[string]rule{
 	".": {
 		within: []string{
-			"driver", "verify", "provider", "internal/claims", "internal/deadnews", "internal/feed", "internal/figures",
-			"internal/guard", "internal/headers", "internal/jobs", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
-			"internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work",
+			"driver", "verify", "provider", "internal/claims", "internal/deadnews",
+			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
+			"internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem", "internal/say", "internal/shown"}, why: "it serves any store, so it must know none"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -71,6 +71,18 @@ var rules = map[string]rule{
 		within:  []string{"driver", "hookmigrate", "internal/lifecycle", "internal/pruning", "internal/walk"},
 		modules: []string{"golang.org/x/sys"},
 		why:     "SQL text and row scanning, for every driver",
+	},
+	"internal/defaults": {within: []string{"internal/limit"}, why: "numbers; the settings file and the library share them"},
+	"internal/operate": {
+		within: []string{"driver", "provider", "internal/deadnews", "internal/defaults", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"},
+		why:    "the side of operators; the root package builds on it, and hookadmin asks it",
+	},
+	"internal/tell": {
+		within: []string{
+			"driver", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/limit", "internal/relay", "internal/send",
+			"internal/wire", "internal/work",
+		},
+		why: "it turns what the engines report into figures, spans, lines and calls; the root package builds on it",
 	},
 	"internal/problem": {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
@@ -115,8 +127,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
-			"internal/say", "internal/shown",
-			"hookmigrate", "sendnats", "sendamqp", "sendkafka",
+			"internal/say", "internal/shown", "hookmigrate", "sendnats", "sendamqp", "sendkafka", "internal/defaults",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
@@ -127,7 +138,7 @@ var rules = map[string]rule{
 		why:     "it keeps certificates, and knows neither settings nor the engine",
 	},
 	"cmd/hookonce/internal/metrics": {
-		within:  []string{".", "driver"},
+		within:  []string{".", "driver", "internal/tell"},
 		modules: []string{"github.com/prometheus/client_golang"},
 		why:     "Prometheus stays out of the library",
 	},
@@ -152,7 +163,7 @@ var rules = map[string]rule{
 		why:     "it measures the library on databases that it makes and removes itself",
 	},
 	"cmd/hookonce/internal/adminclient": {
-		within: []string{".", "driver", "hookadmin", "internal/limit"},
+		within: []string{".", "driver", "hookadmin", "internal/limit", "internal/defaults", "internal/operate"},
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
 	},
 	"cmd/hookonce/internal/probe": {
@@ -172,7 +183,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/settingfile", "internal/shown",
+			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

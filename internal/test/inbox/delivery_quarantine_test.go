@@ -14,6 +14,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -39,9 +40,9 @@ func oneQuarantined(t *testing.T, store driver.Store) *driver.QuarantinedRequest
 }
 
 // wantRetried retries a request and checks the result.
-func wantRetried(t *testing.T, in *hookonce.Engine, key driver.Key, want hookonce.RetriedRequest) {
+func wantRetried(t *testing.T, in *hookonce.Engine, key driver.Key, want operate.RetriedRequest) {
 	t.Helper()
-	got, err := in.RetryQuarantined(t.Context(), key)
+	got, err := in.Operator().RetryQuarantined(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,8 +55,8 @@ func wantRetried(t *testing.T, in *hookonce.Engine, key driver.Key, want hookonc
 // wantUnreadable retries a request, and checks that it stays with a reason that holds part.
 func wantUnreadable(t *testing.T, in *hookonce.Engine, store driver.Store, before *driver.QuarantinedRequest, part string) {
 	t.Helper()
-	_, err := in.RetryQuarantined(t.Context(), before.Key)
-	still, is := errors.AsType[*hookonce.UnreadableError](err)
+	_, err := in.Operator().RetryQuarantined(t.Context(), before.Key)
+	still, is := errors.AsType[*operate.UnreadableError](err)
 	if !is || !strings.Contains(still.Reason, part) {
 		t.Fatalf("retried: error %v, want one for a request that stays because of %q", err, part)
 	}
@@ -100,7 +101,7 @@ func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 		routePushes(c)
 		c.Logger = log.Logger()
 	})
-	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
+	wantRetried(t, in, kept.Key, operate.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
 	if left := quarantined(t, store); len(left) > 0 {
 		t.Errorf("the quarantine has %+v after the retry", left)
 	}
@@ -113,7 +114,7 @@ func TestRetryQuarantinedAfterCorrection(t *testing.T) {
 	if got := deliver(in, delivery("h", body)); got.Status != "duplicate" {
 		t.Errorf("the next delivery is answered %+v, want a duplicate", got)
 	}
-	if _, err := in.RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrNotFound) {
+	if _, err := in.Operator().RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("a second retry: error %v, want %v", err, driver.ErrNotFound)
 	}
 }
@@ -135,14 +136,14 @@ func TestRetryQuarantinedWhileTheDatabaseFails(t *testing.T) {
 	for _, broken := range []driver.Store{
 		&rig.FaultStore{Store: store, Before: rig.FailFor(driver.ErrUnavailable, "e1")}, unsettled{store},
 	} {
-		if _, err := newEngine(t, broken, idAt("body:uid")).RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
+		if _, err := newEngine(t, broken, idAt("body:uid")).Operator().RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("error %v, want %v", err, driver.ErrUnavailable)
 		}
 		if diff := cmp.Diff(kept, oneQuarantined(t, store)); diff != "" {
 			t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
 		}
 	}
-	wantRetried(t, newEngine(t, store, idAt("body:uid")), kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Duplicates: 1})
+	wantRetried(t, newEngine(t, store, idAt("body:uid")), kept.Key, operate.RetriedRequest{EventIDs: []string{"e1"}, Duplicates: 1})
 	if left := quarantined(t, store); len(left) > 0 {
 		t.Errorf("the quarantine has %+v after the retry", left)
 	}
@@ -164,7 +165,7 @@ func TestRetryQuarantinedItem(t *testing.T) {
 	right := wrong
 	right.ID = "item:uid"
 	in := newEngine(t, store, func(c *hookonce.Config) { rules(right)(c); routePushes(c) })
-	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"e2"}, Claimed: 1})
+	wantRetried(t, in, kept.Key, operate.RetriedRequest{EventIDs: []string{"e2"}, Claimed: 1})
 	if ev := eventState(t, store, "e2"); string(ev.Body) != `{"uid":"e2","kind":"push"}` || ev.Type != "push" || len(ev.Messages) != 1 {
 		t.Errorf("the event is %+v, want the item, routed", ev)
 	}
@@ -217,7 +218,7 @@ func TestRetryQuarantinedBatch(t *testing.T) {
 	in := newEngine(t, store, rules(provider.EventRules{ID: "item:id", Batch: "body:events"}))
 	deliver(newEngine(t, store, items), delivery("b", `{"events":[{"id":"a"},{},{"id":"refused"},{"id":"b"},{"id":"a"}]}`))
 	kept := oneQuarantined(t, store)
-	wantRetried(t, in, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"a", "b", "a"}, Claimed: 2, Duplicates: 1, Kept: 2})
+	wantRetried(t, in, kept.Key, operate.RetriedRequest{EventIDs: []string{"a", "b", "a"}, Claimed: 2, Duplicates: 1, Kept: 2})
 	bodies := map[string]bool{}
 	for _, q := range quarantined(t, store) {
 		bodies[string(q.Body)] = q.Part == driver.PartItem
@@ -229,7 +230,7 @@ func TestRetryQuarantinedBatch(t *testing.T) {
 		if string(q.Body) == `{"id":"refused"}` {
 			wantUnreadable(t, in, store, &q, "no such encoding")
 			mend()
-			wantRetried(t, in, q.Key, hookonce.RetriedRequest{EventIDs: []string{"refused"}, Claimed: 1})
+			wantRetried(t, in, q.Key, operate.RetriedRequest{EventIDs: []string{"refused"}, Claimed: 1})
 		}
 	}
 }
@@ -264,7 +265,7 @@ func TestRetryQuarantinedGzip(t *testing.T) {
 		store := rig.OpenSQLite(t)
 		deliver(newEngine(t, store, accepts(idAt("body:id"))), zipped(t, `{"uid":"e1"}`))
 		in := newEngine(t, store, accepts(idAt("body:uid")))
-		wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
+		wantRetried(t, in, oneQuarantined(t, store).Key, operate.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
 		if got := deliver(in, zipped(t, `{"uid":"e1"}`)); got.Status != "duplicate" {
 			t.Errorf("the next delivery is answered %+v, want a duplicate", got)
 		}
@@ -277,7 +278,7 @@ func TestRetryQuarantinedGzip(t *testing.T) {
 		store := rig.OpenSQLite(t)
 		deliver(newEngine(t, store, accepts(items)), zipped(t, `{"items":[{"uid":"e1"}]}`))
 		in := newEngine(t, store, accepts(rules(provider.EventRules{ID: "item:uid", Batch: "body:items"})))
-		wantRetried(t, in, oneQuarantined(t, store).Key, hookonce.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
+		wantRetried(t, in, oneQuarantined(t, store).Key, operate.RetriedRequest{EventIDs: []string{"e1"}, Claimed: 1})
 		if ev := eventState(t, store, "e1"); string(ev.Body) != `{"uid":"e1"}` || bytes.Contains(ev.Headers, []byte("gzip")) {
 			t.Errorf("the event is %+v, want the inflated item", ev)
 		}

@@ -42,8 +42,8 @@ func TestConnectionsOfADestination(t *testing.T) {
 		settled(t, store, id, driver.StateDone)
 	}
 	log.WantOne(t, `the destination broke the rules for kept connections; for an hour each attempt has a connection of its own" destination=app reason="it sent bytes that answer no request"`)
-	barred := take(seen, &seen.barred, func(*hookonce.BarredObserved) {})
-	if want := []hookonce.BarredObserved{{Destination: "app"}}; !slices.Equal(barred, want) {
+	barred := take(seen, &seen.barred, func(*string) {})
+	if want := []string{"app"}; !slices.Equal(barred, want) {
 		t.Errorf("observed %v, want %v", barred, want)
 	}
 	if keptOpen.Load() != 1 || fresh.Load() != 0 {

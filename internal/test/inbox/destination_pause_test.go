@@ -30,14 +30,14 @@ func TestPauseHoldsForAllEngines(t *testing.T) {
 	change := twoDestinations(app.URL, other.URL, quick)
 	first := newEngine(t, store, change)
 	run(t, first)
-	if _, err := first.PauseDestination(t.Context(), "app"); err != nil {
+	if _, err := first.Operator().PauseDestination(t.Context(), "app"); err != nil {
 		t.Fatal(err)
 	}
 	second := newEngine(t, store, change)
 	run(t, second)
 	deliver(first, delivery("1", "{}"))
 	deliver(second, delivery("2", "{}"))
-	if _, _, err := second.RetryDestination(t.Context(), "app"); err != nil {
+	if _, _, err := second.Operator().RetryDestination(t.Context(), "app"); err != nil {
 		t.Fatal(err)
 	}
 	deliver(second, delivery("3", "{}"))
@@ -52,11 +52,11 @@ func TestPauseHoldsForAllEngines(t *testing.T) {
 	if got := app.got(); len(got) > 0 {
 		t.Errorf("the paused destination got %+v", got)
 	}
-	paused, err := second.PausedDestinations(t.Context())
+	paused, err := second.Operator().PausedDestinations(t.Context())
 	if err != nil || len(paused) != 1 || paused[0].Destination != "app" {
 		t.Errorf("paused: %+v, %v, want app", paused, err)
 	}
-	if resumed, err := second.ResumeDestination(t.Context(), "app"); err != nil || !resumed {
+	if resumed, err := second.Operator().ResumeDestination(t.Context(), "app"); err != nil || !resumed {
 		t.Fatalf("resumed: %t, %v", resumed, err)
 	}
 	eventually.True(t, "app has all messages", func() bool { return len(app.got()) == 3 })
@@ -85,7 +85,7 @@ func TestRetryDestination(t *testing.T) {
 		}
 		return waits == 10
 	})
-	retried, more, err := in.RetryDestination(t.Context(), "app")
+	retried, more, err := in.Operator().RetryDestination(t.Context(), "app")
 	if err != nil || retried != 10 || more {
 		t.Errorf("retried %d, more %t, %v, want 10", retried, more, err)
 	}
@@ -97,9 +97,9 @@ func TestRetryDestination(t *testing.T) {
 func TestUnknownDestination(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, rig.OpenSQLite(t), nil)
-	_, pause := in.PauseDestination(t.Context(), "app")
-	_, resume := in.ResumeDestination(t.Context(), "app")
-	_, _, retry := in.RetryDestination(t.Context(), "app")
+	_, pause := in.Operator().PauseDestination(t.Context(), "app")
+	_, resume := in.Operator().ResumeDestination(t.Context(), "app")
+	_, _, retry := in.Operator().RetryDestination(t.Context(), "app")
 	for _, err := range []error{pause, resume, retry} {
 		if !errors.Is(err, driver.ErrNotFound) {
 			t.Errorf("error %v, want one that matches %v", err, driver.ErrNotFound)

@@ -159,7 +159,7 @@ func TestPermanentErrorsOpenNoCircuit(t *testing.T) {
 	for i := range events {
 		settled(t, store, fmt.Sprint(i), driver.StateDead)
 	}
-	if circuit := in.Destinations()[0].Circuit; circuit.Open {
+	if circuit := in.Operator().Destinations()[0].Circuit; circuit.Open {
 		t.Errorf("circuit %+v, want it closed", circuit)
 	}
 }

@@ -65,7 +65,7 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	}
 	log.WantOne(t, "the settings allow it")
 	store.set("journal_mode")
-	if err := in.CheckDurability(t.Context()); err != nil {
+	if err := in.Operator().CheckDurability(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := answered(in, delivery("1", "{}")); got.Code != http.StatusOK {
@@ -77,7 +77,7 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	runEnded(t, in)
 
 	store.set("fsync")
-	wantUnsafe(t, "CheckDurability", in.CheckDurability(t.Context()), "fsync")
+	wantUnsafe(t, "CheckDurability", in.Operator().CheckDurability(t.Context()), "fsync")
 	if got := answered(in, delivery("2", "{}")); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("a delivery after a running server was weakened: status %d, want 503", got.Code)
 	}

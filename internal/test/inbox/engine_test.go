@@ -44,7 +44,7 @@ func TestClock(t *testing.T) {
 		{"one short tolerance", []hookonce.Source{stripe("a", time.Hour), stripe("b", time.Minute)}, 30 * time.Second, false},
 	} {
 		in := newEngine(t, store, func(cfg *hookonce.Config) { cfg.Sources = append(cfg.Sources, tt.sources...) })
-		skew, limit, err := in.Clock(t.Context())
+		skew, limit, err := in.Operator().Clock(t.Context())
 		if err != nil || limit != tt.limit || skew.Round(time.Minute) != behind {
 			t.Errorf("%s: skew %s, limit %s, error %v; want skew %s, limit %s", tt.name, skew, limit, err, behind, tt.limit)
 		}

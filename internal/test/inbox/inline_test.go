@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -118,7 +119,7 @@ func TestInlineRetryFromTheQuarantine(t *testing.T) {
 	kept := oneQuarantined(t, l.db)
 	in := of("body:uid")
 	failure.Store(&errNoStock)
-	if _, err := in.RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, errNoStock) {
+	if _, err := in.Operator().RetryQuarantined(t.Context(), kept.Key); !errors.Is(err, errNoStock) {
 		t.Errorf("a retry whose handler fails: error %v, want %v", err, errNoStock)
 	}
 	wantEffects(t, l)
@@ -126,7 +127,7 @@ func TestInlineRetryFromTheQuarantine(t *testing.T) {
 		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
 	}
 	failure.Store(nil)
-	wantRetried(t, in.Engine, kept.Key, hookonce.RetriedRequest{EventIDs: []string{"1"}, Claimed: 1})
+	wantRetried(t, in.Engine, kept.Key, operate.RetriedRequest{EventIDs: []string{"1"}, Claimed: 1})
 	wantOutcome(t, l, "1", outcome{State: driver.StateDone, Attempts: 2})
 	wantEffects(t, l, "1")
 }
@@ -170,7 +171,10 @@ func TestDrainBesideAHandler(t *testing.T) {
 	<-reading
 	drained := make(chan struct{})
 	go func() { in.Drain(); close(drained) }()
-	eventually.True(t, "the engine drains", func() bool { return errors.Is(in.Ready(t.Context()), hookonce.ErrDraining) })
+	eventually.True(t, "the engine drains", func() bool {
+		err := in.Ready(t.Context())
+		return err != nil && err.Error() == "hookonce: draining"
+	})
 	if got := deliver(in, delivery("4", "{}")); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("a delivery during the drain: %+v, want 503", got)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/defaults"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -151,15 +153,15 @@ func TestSecretIsNotShown(t *testing.T) {
 	hand(in, delivered)
 	hand(in, "x"+delivered)
 	signedAsana(t, in, delivered)
-	shown, err := json.Marshal([]any{in.Sources(), state, learned(t, store)})
+	shown, err := json.Marshal([]any{in.Operator().Sources(), state, learned(t, store)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := log.Text() + string(shown) + fmt.Sprintf("%v %+v", learned(t, store), in.Sources())
+	all := log.Text() + string(shown) + fmt.Sprintf("%v %+v", learned(t, store), in.Operator().Sources())
 	if strings.Contains(all, delivered) || !strings.Contains(all, "hookonce sources arm asana") {
 		t.Errorf("want the hint how to arm, and not the secret, in:\n%s", all)
 	}
-	if _, err := in.Arm(t.Context(), "asana", hookonce.MaxArmed+1, false); err == nil {
+	if _, err := in.Arm(t.Context(), "asana", operate.MaxArmed+1, false); err == nil {
 		t.Error("a source can be armed for longer than MaxArmed")
 	}
 }
@@ -292,7 +294,7 @@ func TestHandshakesAreLimited(t *testing.T) {
 	if got := hand(in, delivered); got != http.StatusTooManyRequests {
 		t.Errorf("a secret from that address: answer %d, want 429", got)
 	}
-	large := httptest.NewRequest(http.MethodPost, "/webhooks/asana", io.LimitReader(zeros{}, hookonce.DefaultMaxBody+1))
+	large := httptest.NewRequest(http.MethodPost, "/webhooks/asana", io.LimitReader(zeros{}, defaults.MaxBody+1))
 	large.Header.Set("X-Hook-Secret", delivered)
 	if w := answered(in, large); w.Code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a large body: answer %d, want 413", w.Code)

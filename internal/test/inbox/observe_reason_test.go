@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooktest"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -47,7 +48,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 	}
 	tested := make(map[string]bool)
 	t.Cleanup(func() {
-		for _, reason := range hookonce.RefusalReasons() {
+		for _, reason := range tell.Reasons() {
 			if !tested[reason] {
 				t.Errorf("the reason %q has no test", reason)
 			}

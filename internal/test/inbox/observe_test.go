@@ -26,7 +26,7 @@ type observed struct {
 	attempts   []hookonce.AttemptObserved
 	operated   []hookonce.OperatedObserved
 	pruned     []hookonce.PrunedObserved
-	barred     []hookonce.BarredObserved
+	barred     []string
 }
 
 // record returns a function that appends its argument to a list of o.

@@ -35,7 +35,7 @@ func TestDeliveriesOfAnEvent(t *testing.T) {
 	send("1", "[2001:db8::7]:2", "198.51.100.2", `{"a":1}`)
 	send("1", "10.0.0.1:3", "2001:db8::1", `{"a":2}`)
 	send("2", "10.0.0.1:4", "198.51.100.1", `{"a":1}`) // the body of 1: the id is not signed
-	if err := in.FreshCounts(t.Context()); err != nil {
+	if err := in.Operator().FreshCounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	got, err := store.Event(t.Context(), "gh", "1")

@@ -143,7 +143,7 @@ func TestReloadKeepsTheCircuit(t *testing.T) {
 		deliver(in, delivery(fmt.Sprint(i), "{}"))
 	}
 	run(t, in)
-	open := func() bool { return in.Destinations()[0].Circuit.Open }
+	open := func() bool { return in.Operator().Destinations()[0].Circuit.Open }
 	eventually.True(t, "the circuit opens", open)
 	cfg.Destinations[0].Concurrency = 2
 	reload(t, in, cfg)

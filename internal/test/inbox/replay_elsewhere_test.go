@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -71,8 +72,8 @@ func wantHandledElsewhere(t *testing.T, store driver.Store, settings func(*hooko
 	t.Helper()
 	before := oneQuarantined(t, store)
 	in := newEngine(t, store, func(c *hookonce.Config) { settings(c); routePushes(c) })
-	if got, err := in.RetryQuarantined(t.Context(), before.Key); !errors.Is(err, hookonce.ErrHandledElsewhere) {
-		t.Errorf("a retry without the handler: %+v and the error %v, want %v", got, err, hookonce.ErrHandledElsewhere)
+	if got, err := in.Operator().RetryQuarantined(t.Context(), before.Key); !errors.Is(err, operate.ErrHandledElsewhere) {
+		t.Errorf("a retry without the handler: %+v and the error %v, want %v", got, err, operate.ErrHandledElsewhere)
 	}
 	if diff := cmp.Diff(before, oneQuarantined(t, store)); diff != "" {
 		t.Errorf("the request in the quarantine (-want +got):\n%s", diff)
@@ -88,7 +89,7 @@ func TestQuarantinedRequestWaitsForItsHandler(t *testing.T) {
 	}
 	wantHandledElsewhere(t, l.db, idAt("body:uid"))
 	in := inbox(t, l, mux, idAt("body:uid"))
-	if _, err := in.RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key); err != nil {
+	if _, err := in.Operator().RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key); err != nil {
 		t.Fatal(err)
 	}
 	run(t, in)
@@ -103,7 +104,7 @@ func TestPartOfARetriedRequestWaitsForItsHandler(t *testing.T) {
 	mux := handling(effectOf(l))
 	deliver(inbox(t, l, mux, items), delivery("b", `{"events":[{"id":"a"},{}]}`))
 	right := rules(provider.EventRules{ID: "item:id", Batch: "body:events"})
-	got, err := inbox(t, l, mux, right).RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key)
+	got, err := inbox(t, l, mux, right).Operator().RetryQuarantined(t.Context(), oneQuarantined(t, l.db).Key)
 	if err != nil || got.Claimed != 1 || got.Kept != 1 {
 		t.Fatalf("retried %+v and the error %v, want one event and one item", got, err)
 	}

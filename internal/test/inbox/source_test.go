@@ -153,7 +153,7 @@ func TestDefaultsOfTheProvider(t *testing.T) {
 		Unsigned                 bool
 	}
 	got := make(map[string]defaults)
-	for _, s := range in.Sources() {
+	for _, s := range in.Operator().Sources() {
 		got[s.Name] = defaults{s.DedupeWindow, s.AckTimeout, s.MaxBody, s.Unsigned}
 	}
 	want := map[string]defaults{

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -101,7 +102,7 @@ func TestWindowsAreRegistered(t *testing.T) {
 	}}
 	in := newEngine(t, store, func(c *hookonce.Config) { c.Sources[0].DedupeWindow = 90 * 24 * time.Hour })
 	run(t, in)
-	if p := eventually.Receive(t, "Run registers", registered); p.Sources["gh"].DedupeWindow != 90*24*time.Hour+time.Minute || p.DedupeWindow != hookonce.DefaultDedupeWindow+time.Minute {
+	if p := eventually.Receive(t, "Run registers", registered); p.Sources["gh"].DedupeWindow != 90*24*time.Hour+time.Minute || p.DedupeWindow != defaults.DedupeWindow+time.Minute {
 		t.Errorf("Run registered %+v", p)
 	}
 	cfg := settings("")

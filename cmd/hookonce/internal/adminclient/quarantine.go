@@ -7,8 +7,8 @@ import (
 	"net/url"
 	"strconv"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/operate"
 )
 
 // quarantinePage is how many quarantined requests are read at a time: they come with their bodies.
@@ -69,9 +69,9 @@ func (r *QuarantineWork) retry(ctx context.Context, c *Client, id string) error 
 		r.Duplicates, r.Kept = r.Duplicates+retried.Duplicates, r.Kept+retried.Kept
 	case errors.Is(err, ErrUnreadable):
 		r.Unreadable++
-	case errors.Is(err, hookonce.ErrUnknownSource):
+	case errors.Is(err, operate.ErrUnknownSource):
 		r.UnknownSource++
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
+	case errors.Is(err, operate.ErrHandledElsewhere):
 		r.HandledElsewhere++
 	case errors.Is(err, driver.ErrNotFound): // removed since it was listed
 	default:

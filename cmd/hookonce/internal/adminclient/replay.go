@@ -12,6 +12,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
 )
 
@@ -21,7 +22,7 @@ type EventReplay struct {
 	How   hookadmin.ReplayRequest
 	// RequestID makes a second run skip the events that the first run replayed.
 	RequestID string
-	Rate      hookonce.Rate         // defaults to hookonce.DefaultReplayRate
+	Rate      hookonce.Rate         // defaults to defaults.ReplayRate
 	Progress  func(*EventsReplayed) // called after each event
 }
 
@@ -106,7 +107,7 @@ func putAway(query url.Values, e *hookadmin.Event) bool {
 // away. If it fails, or ctx ends, the result still counts the processed events.
 func (c *Client) ReplayEvents(ctx context.Context, which *EventReplay) (*EventsReplayed, error) {
 	result := &EventsReplayed{Refused: make(map[string]int)}
-	rate := cmp.Or(which.Rate, hookonce.DefaultReplayRate)
+	rate := cmp.Or(which.Rate, hookonce.Rate(defaults.ReplayRate))
 	pace := limit.NewPace(rate.Count, rate.Per)
 	query := maps.Clone(which.Query)
 	query.Set("limit", strconv.Itoa(driver.MaxLimit))

@@ -223,7 +223,7 @@ func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check 
 	if err != nil {
 		return failed("durability", err)
 	}
-	refused, allowed, err := engine.Weaknesses(ctx)
+	refused, allowed, err := engine.Operator().Weaknesses(ctx)
 	if err != nil {
 		return failed("durability", err)
 	}
@@ -304,7 +304,7 @@ func (d *doctor) checkClock(ctx context.Context, store driver.Store) Check {
 	if err != nil {
 		return failed(name, err)
 	}
-	skew, limit, err := engine.Clock(ctx)
+	skew, limit, err := engine.Operator().Clock(ctx)
 	if err != nil {
 		return failed(name, err)
 	}

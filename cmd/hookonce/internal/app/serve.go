@@ -94,7 +94,7 @@ func (g *gateway) prepare(ctx context.Context, store driver.Store) error {
 	if err := prepareSchema(ctx, store, g.options.Settings.Migrate == config.MigrateAuto, g.log); err != nil {
 		return err
 	}
-	return withRemedy(g.engine.CheckDurability(ctx))
+	return withRemedy(g.engine.Operator().CheckDurability(ctx))
 }
 
 // startFailed returns err, or nil if ctx has ended: the gateway was told to stop, and had accepted

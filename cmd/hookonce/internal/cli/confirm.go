@@ -17,6 +17,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -99,7 +100,7 @@ func (b *bulk) amount(plan *adminclient.Plan) string {
 
 // pace says how long a plan takes, such as " in about 15s at 100/s"; "" if it has no pace.
 func (b *bulk) pace(plan *adminclient.Plan) string {
-	if b.rate.Count == 0 || b.rate == hookonce.Unpaced {
+	if b.rate.Count == 0 || b.rate == hookonce.Rate(limit.Unpaced) {
 		return ""
 	}
 	about, per := "about ", map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[b.rate.Per]

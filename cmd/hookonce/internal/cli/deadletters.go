@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
@@ -140,7 +141,7 @@ func (a *api) workHere(ctx context.Context, w *letterWork, selected *hookadmin.D
 	if err != nil {
 		return new(adminclient.LettersWorked), err
 	}
-	rate, err := hookonce.ParsePace(selected.Rate)
+	rate, err := limit.ParsePace(selected.Rate)
 	if err != nil {
 		return new(adminclient.LettersWorked), err
 	}
@@ -149,7 +150,7 @@ func (a *api) workHere(ctx context.Context, w *letterWork, selected *hookadmin.D
 	if !w.replays {
 		work, out.RequestID = a.engine.Discard, requestID
 	}
-	worked, err := work(ctx, &hookonce.DeadLetters{Filter: *filter, Rate: rate, Operation: requestID})
+	worked, err := work(ctx, &hookonce.DeadLetters{Filter: *filter, Rate: hookonce.Rate(rate), Operation: requestID})
 	out.Done, out.Passed, out.Complete, out.Next = worked.Done, worked.Passed, err == nil, worked.Next.String()
 	return out, err
 }

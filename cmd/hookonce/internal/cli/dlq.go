@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/defaults"
 )
 
 func (p *program) dlqCommand() *cobra.Command {
@@ -23,7 +24,7 @@ func (p *program) dlqCommand() *cobra.Command {
 		p.dlqWorkCommand(&letterWork{
 			verb: "replay", done: "replayed", short: "Make dead letters due again, with the ids that they had",
 			replays: true, passed: "no longer dead, locked by another session, or dead with the note '" + driver.NoteTxEnded + "'",
-			pace: hookonce.DefaultReplayRate,
+			pace: hookonce.Rate(defaults.ReplayRate),
 		}),
 		p.dlqWorkCommand(&letterWork{
 			verb: "discard", done: "discarded", short: "Give dead letters up; their identities stay claimed",

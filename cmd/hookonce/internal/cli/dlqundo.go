@@ -74,7 +74,7 @@ func (p *program) undo(ctx context.Context, api *api, id string) (*hookadmin.Und
 		defer end()
 		return api.Undo(ctx, id, show)
 	}
-	undone, err := api.engine.UndoHere(ctx, id)
+	undone, err := api.engine.Operator().UndoHere(ctx, id)
 	if undone == nil {
 		return new(hookadmin.Undone), err
 	}

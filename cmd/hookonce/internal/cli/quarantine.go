@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -160,11 +160,11 @@ func (p *program) retryQuarantined(ctx context.Context, api *api, id string, asJ
 	switch {
 	case errors.Is(err, adminclient.ErrUnreadable):
 		return &app.Error{Err: err, Remedy: unreadableRemedy}
-	case errors.Is(err, hookonce.ErrUnknownSource):
-		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, hookonce.ErrUnknownSource), Remedy: api.sourceRemedy()}
-	case errors.Is(err, hookonce.ErrHandledElsewhere):
+	case errors.Is(err, operate.ErrUnknownSource):
+		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, operate.ErrUnknownSource), Remedy: api.sourceRemedy()}
+	case errors.Is(err, operate.ErrHandledElsewhere):
 		return &app.Error{
-			Err:    fmt.Errorf("quarantined request %q: %w", id, hookonce.ErrHandledElsewhere),
+			Err:    fmt.Errorf("quarantined request %q: %w", id, operate.ErrHandledElsewhere),
 			Remedy: "retry it in that program, or have the sender deliver it again",
 		}
 	case errors.Is(err, driver.ErrNotFound):

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // refusedFilters are the filters of refused list.
@@ -69,7 +69,7 @@ func (p *program) refusedListCommand() *cobra.Command {
 			"kept. A gateway writes them within a second.",
 		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --reason signature_wrong",
 	})
-	reasons := cobra.FixedCompletions(hookonce.RefusalReasons(), cobra.ShellCompDirectiveNoFileComp)
+	reasons := cobra.FixedCompletions(tell.Reasons(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("reason", reasons) // fails only for an unknown flag
 	return cmd
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/defaults"
+	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -110,7 +112,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
 		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
 		b := &bulk{
-			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.DefaultReplayRate),
+			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.Rate(defaults.ReplayRate)),
 		}
 		if !f.asNew && !f.sameID {
 			b.check, b.labels = someWithoutMode, map[string]string{driver.StateDone: "done: refused without --as-new or --same-id"}
@@ -171,11 +173,11 @@ func checkSelection(cmd *cobra.Command, filters []filterFlag, all bool) error {
 }
 
 func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
-	rate, err := hookonce.ParsePace(text)
+	rate, err := limit.ParsePace(text)
 	if err != nil {
-		return rate, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
+		return hookonce.Rate{}, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
 	}
-	return rate, nil
+	return hookonce.Rate(rate), nil
 }
 
 // noteOf returns the note that a replay by filter names: the API takes only the one that needs it.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -100,8 +100,8 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&noWait, "no-wait", false, "do not wait for the secret, and do not print it")
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if long <= 0 || long > hookonce.MaxArmed {
-			return newUsageError(cmd, fmt.Errorf("--for must be more than 0 and at most %s", hookonce.MaxArmed))
+		if long <= 0 || long > operate.MaxArmed {
+			return newUsageError(cmd, fmt.Errorf("--for must be more than 0 and at most %s", operate.MaxArmed))
 		}
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
@@ -149,7 +149,7 @@ func armFailed(source string, err error) error {
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
 		return &app.Error{Err: err, Remedy: "hookonce sources list"}
-	case errors.Is(err, hookonce.ErrNoSecretDelivered):
+	case errors.Is(err, operate.ErrNoSecretDelivered):
 		return &app.Error{Err: err, Remedy: "set secrets of that source in the settings"}
 	case errors.Is(err, driver.ErrTooManySecrets):
 		return &app.Error{Err: err, Remedy: "hookonce sources arm " + word(source) + " --replace, which forgets them"}

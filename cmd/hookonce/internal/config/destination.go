@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/settingfile"
@@ -35,8 +36,8 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	retry := r.mapping(m.get("retry"), "attempts", "first", "max", "on_dead")
 	d := hookonce.Destination{
 		Name:        name,
-		Timeout:     cmp.Or(r.duration(m.get("timeout"), 1, maxTimeout), hookonce.DefaultSendTimeout),
-		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), hookonce.DefaultConcurrency),
+		Timeout:     cmp.Or(r.duration(m.get("timeout"), 1, maxTimeout), defaults.SendTimeout),
+		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), defaults.Concurrency),
 		Rate:        r.rate(m.get("rate")),
 		Retry:       r.retry(retry),
 		OnDead:      r.onDead(name, retry.get("on_dead")),
@@ -139,7 +140,7 @@ func (r *routeReader) checkSizes() {
 		}
 		for _, s := range r.config.Sources {
 			most := maxBody(&s)
-			if s.MaxBody == 0 && most == hookonce.DefaultMaxBody && kafka.MaxMessageBytes() == sendkafka.DefaultMaxMessageBytes {
+			if s.MaxBody == 0 && most == defaults.MaxBody && kafka.MaxMessageBytes() == sendkafka.DefaultMaxMessageBytes {
 				continue // the defaults differ by a twentieth: few events are so large, and the docs tell of them
 			}
 			if most > int64(kafka.MaxMessageBytes()) && r.leads(&s, d.Name) {
@@ -152,7 +153,7 @@ func (r *routeReader) checkSizes() {
 
 // maxBody returns the limit that the engine has for s.
 func maxBody(s *hookonce.Source) int64 {
-	least := int64(hookonce.DefaultMaxBody)
+	least := int64(defaults.MaxBody)
 	if spec, err := provider.Lookup(s.Provider); err == nil {
 		least = max(least, spec.MaxBody)
 	}
@@ -198,13 +199,13 @@ func (r *routeReader) checkOnDead() {
 func (r *routeReader) retry(m mapping) hookonce.Retry {
 	first, most := m.get("first"), m.get("max")
 	retry := hookonce.Retry{
-		Attempts: cmp.Or(r.count(m.get("attempts"), 1, maxAttempts), hookonce.DefaultSendAttempts),
-		First:    cmp.Or(r.duration(first, 1, maxRetryDelay), hookonce.DefaultFirstRetry),
+		Attempts: cmp.Or(r.count(m.get("attempts"), 1, maxAttempts), defaults.SendAttempts),
+		First:    cmp.Or(r.duration(first, 1, maxRetryDelay), defaults.FirstRetry),
 		Max:      r.duration(most, 1, maxRetryDelay),
 	}
 	switch {
 	case retry.Max == 0:
-		retry.Max = max(hookonce.DefaultMaxRetry, retry.First)
+		retry.Max = max(defaults.MaxRetry, retry.First)
 	case retry.Max < retry.First:
 		r.fault(most, "max must not be shorter than first, which is %s", say.Setting(retry.First))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -226,7 +227,7 @@ func TestLoadNothing(t *testing.T) {
 	want := &Settings{
 		Database: DefaultDatabase, Migrate: MigrateAuto, Schema: "hookonce", Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
 		Engine: hookonce.Config{
-			DedupeWindow: hookonce.DefaultDedupeWindow, Retention: hookonce.DefaultRetention, UnverifiedRate: hookonce.DefaultUnverifiedRate,
+			DedupeWindow: defaults.DedupeWindow, Retention: defaults.Retention, UnverifiedRate: hookonce.Rate(defaults.UnverifiedRate),
 		},
 	}
 	got := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ()})

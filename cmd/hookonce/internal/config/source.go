@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/provider"
@@ -17,7 +18,7 @@ import (
 // Limits of a source's settings.
 const (
 	// A body larger than the budget for all bodies could never be claimed.
-	maxBodyLimit  = hookonce.DefaultBodyBytes
+	maxBodyLimit  = defaults.BodyBytes
 	maxAckTimeout = time.Minute
 	maxAckBody    = 64 << 10
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
@@ -98,9 +99,9 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	retention := l.override(top.get("retention"), "retention", "", "")
 	rate := l.override(top.get("unverified_rate"), "unverified_rate", "", "")
 	s.Engine = hookonce.Config{
-		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), hookonce.DefaultDedupeWindow),
-		Retention:      cmp.Or(l.duration(retention, 1, maxAge), hookonce.DefaultRetention),
-		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.DefaultUnverifiedRate),
+		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), defaults.DedupeWindow),
+		Retention:      cmp.Or(l.duration(retention, 1, maxAge), defaults.Retention),
+		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.Rate(defaults.UnverifiedRate)),
 		TrustedProxies: l.networks(l.override(top.get("trusted_proxies"), "trusted_proxies", "", "")),
 	}
 	if retention != nil && s.Engine.Retention > s.Engine.DedupeWindow {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/defaults"
 )
 
 func TestPrecedence(t *testing.T) {
@@ -66,7 +67,7 @@ func TestPrecedence(t *testing.T) {
 		{
 			"unverified_rate", "unverified_rate: 1/s", "HOOKONCE_UNVERIFIED_RATE=2/h", nil,
 			func(s *Settings) any { return s.Engine.UnverifiedRate },
-			hookonce.DefaultUnverifiedRate,
+			hookonce.Rate(defaults.UnverifiedRate),
 			hookonce.Rate{Count: 1, Per: time.Second},
 			hookonce.Rate{Count: 2, Per: time.Hour},
 			nil,

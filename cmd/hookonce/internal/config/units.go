@@ -117,11 +117,11 @@ func (l *loader) rate(n *node) hookonce.Rate {
 	if !ok {
 		return hookonce.Rate{}
 	}
-	rate, err := hookonce.ParseRate(text)
+	rate, err := limit.ParseRate(text)
 	if err != nil {
 		l.fault(n, "%s %s", n.shown(), err)
 	}
-	return rate
+	return hookonce.Rate(rate)
 }
 
 // networks reads a list of networks, or one text with commas, as in a variable. An address is a

@@ -83,10 +83,10 @@ func (d *database) ask() {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	p := &driver.BacklogParams{}
-	for _, s := range d.Engine.Sources() {
+	for _, s := range d.Engine.Operator().Sources() {
 		p.Sources = append(p.Sources, s.Name)
 	}
-	for _, t := range d.Engine.Destinations() {
+	for _, t := range d.Engine.Operator().Destinations() {
 		p.Destinations = append(p.Destinations, t.Name)
 	}
 	p.Limit = min(max(maxCountedInAll/max(len(p.Sources), len(p.Destinations), 1), minCounted), maxCounted)
@@ -95,7 +95,7 @@ func (d *database) ask() {
 		d.last = *b
 	}
 	if !d.OneClock {
-		if skew, _, err := d.Engine.Clock(ctx); err == nil {
+		if skew, _, err := d.Engine.Operator().Clock(ctx); err == nil {
 			d.offset = skew
 		}
 	}

@@ -137,10 +137,10 @@ func (m *Metrics) Settle() {
 	m.settling.Lock()
 	defer m.settling.Unlock()
 	var sources, destinations []string
-	for _, s := range m.database.Engine.Sources() {
+	for _, s := range m.database.Engine.Operator().Sources() {
 		sources = append(sources, s.Name)
 	}
-	for _, d := range m.database.Engine.Destinations() {
+	for _, d := range m.database.Engine.Operator().Destinations() {
 		destinations = append(destinations, d.Name)
 	}
 	forget(m.sources.set(sources), "source", m.ofSources()...)

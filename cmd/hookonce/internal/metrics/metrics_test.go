@@ -22,6 +22,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -151,7 +152,7 @@ func TestAttemptsAndOperators(t *testing.T) {
 	o.Operated(hookonce.OperatedObserved{Action: "replayed", Source: "gh", Count: 3})
 	o.Operated(hookonce.OperatedObserved{Action: "discarded", Source: "gh", Count: 4})
 	o.Pruned(hookonce.PrunedObserved{Events: 1, Bodies: 2, Quarantined: 3})
-	o.Barred(hookonce.BarredObserved{Destination: "app"})
+	o.Barred("app")
 	o.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
 	wantSamples(t, g.scrape(t), map[string]string{
 		`hookonce_attempts_total{code="2xx",destination="app",kind="message",outcome="sent"}`:         "1",
@@ -286,7 +287,7 @@ func TestDocs(t *testing.T) {
 	if diff := cmp.Diff(documented, real); diff != "" {
 		t.Errorf("metrics (-documented +real):\n%s", diff)
 	}
-	for _, reason := range hookonce.RefusalReasons() {
+	for _, reason := range tell.Reasons() {
 		if !bytes.Contains(page, []byte("`"+reason+"`")) {
 			t.Errorf("docs/observability.md lacks the reason %s", reason)
 		}

@@ -7,11 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // The values of the labels outcome, of deliveries and attempts, and code.
 var (
-	deliveryOutcomes = hookonce.DeliveryOutcomes()
+	deliveryOutcomes = tell.DeliveryOutcomes()
 	// messageAttempts are the outcomes of attempts to send, each with its code. "none" is the code of
 	// an attempt without an HTTP answer.
 	messageAttempts = [][2]string{
@@ -40,7 +41,7 @@ func (m *Metrics) Observer() *hookonce.Observer {
 	return &hookonce.Observer{
 		Direct:   true,
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
-		Barred: func(b hookonce.BarredObserved) { m.barred.WithLabelValues(m.destinations.of(b.Destination)).Inc() },
+		Barred: func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *status) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, label string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 	}
-	for _, source := range s.Engine.Sources() {
+	for _, source := range s.Engine.Operator().Sources() {
 		if s.metrics.sources.of(source.Name) != source.Name {
 			continue // the others have no common value
 		}
@@ -39,7 +39,7 @@ func (s *status) Collect(to chan<- prometheus.Metric) {
 		gauge(providerRetry, source.ProviderRetries.Seconds(), source.Name)
 	}
 	open := map[string]float64{}
-	for _, d := range s.Engine.Destinations() {
+	for _, d := range s.Engine.Operator().Destinations() {
 		value := s.metrics.destinations.of(d.Name)
 		open[value] = max(open[value], truth(d.Circuit.Open))
 	}

@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/tell"
 )
 
 // A series that appears with its first event has no earlier value, so a rate or an increase misses
@@ -18,7 +18,7 @@ func (m *Metrics) deliveryZeros() {
 		for _, outcome := range deliveryOutcomes {
 			zero(m.deliveries, source, outcome)
 		}
-		for _, reason := range hookonce.RefusalReasons() {
+		for _, reason := range tell.Reasons() {
 			if reason != "unknown_source" {
 				zero(m.refused, source, reason)
 			}

@@ -1,4 +1,4 @@
-package hookonce
+package tell
 
 import (
 	"time"
@@ -10,33 +10,16 @@ import (
 	"github.com/hookonce/hookonce/internal/work"
 )
 
-// seen is an event of a delivery, for the live feed.
-type seen struct {
-	id, eventType, outcome string
-}
+// Watched reports whether somebody looks at the live feed.
+func (t *Teller) Watched() bool { return t.feed.Watched() }
 
-// liveFeed adds to the live feed while somebody looks at it.
-type liveFeed struct{ *feed.Collector }
-
-// delivery adds an answered delivery: a row for each of its events, or row itself if none is known.
-func (f liveFeed) delivery(row *feed.Row, events []seen) {
-	if len(events) == 0 {
-		f.Add(*row)
-		return
-	}
-	for _, one := range events {
-		row.EventID, row.Type, row.Outcome = one.id, one.eventType, one.outcome
-		f.Add(*row)
-	}
-}
-
-// attempt adds an attempt to send a message to the live feed.
-func (f liveFeed) attempt(a *relay.Observed) {
-	if !f.Watched() {
+// feedAttempt adds an attempt to send a message to the live feed.
+func (t *Teller) feedAttempt(a *relay.Observed) {
+	if !t.feed.Watched() {
 		return
 	}
 	m := a.Message
-	f.Add(feed.Row{
+	t.feed.Add(feed.Row{
 		At: time.Now(), Kind: driver.FeedAttempt, Source: m.Source, EventID: m.EventID, Type: m.Type, Outcome: a.Outcome,
 		Details: feed.Details{
 			Destination: m.Destination, MessageID: m.ID, Attempt: m.Attempt, Status: a.StatusCode, TookSeconds: a.Took.Seconds(),
@@ -45,19 +28,19 @@ func (f liveFeed) attempt(a *relay.Observed) {
 	})
 }
 
-// handled adds an attempt of a handler to the live feed.
-func (f liveFeed) handled(o *work.Observed) {
-	if !f.Watched() {
+// feedHandled adds a run of a handler to the live feed.
+func (t *Teller) feedHandled(o *work.Observed) {
+	if !t.feed.Watched() {
 		return
 	}
-	f.Add(feed.Row{
+	t.feed.Add(feed.Row{
 		At: time.Now(), Kind: driver.FeedEvent, Source: o.Event.Source, EventID: o.Event.EventID, Type: o.Event.Type, Outcome: o.Outcome,
 		Details: feed.Details{Attempt: o.Attempt, TookSeconds: o.Took.Seconds(), Error: errorText(o.Err)},
 	})
 }
 
-// lost adds an event of an interrupted run to the live feed, unless that was a run in another database.
-func (f liveFeed) lost(l *driver.LostRun) {
+// Lost adds an event of an interrupted run to the live feed, unless that was a run in another database.
+func (t *Teller) Lost(l *driver.LostRun) {
 	if l.Elsewhere {
 		return
 	}
@@ -71,21 +54,21 @@ func (f liveFeed) lost(l *driver.LostRun) {
 	if l.Ended {
 		row.Error = (&driver.TxEndedError{Committed: true}).Error()
 	}
-	f.Add(row)
+	t.feed.Add(row)
 }
 
-// filed adds a dead letter of an Inline handler to the live feed, whose sender did not deliver again.
-func (f liveFeed) filed(l *driver.FiledFailure) {
-	f.Add(feed.Row{
+// Filed adds a dead letter of an Inline handler to the live feed, whose sender did not deliver again.
+func (t *Teller) Filed(l *driver.FiledFailure) {
+	t.feed.Add(feed.Row{
 		At: time.Now(), Kind: driver.FeedEvent, Source: l.Source, EventID: l.EventID, Type: l.Type, Outcome: "dead",
 		Details: feed.Details{Attempt: l.Failures, Error: l.Error},
 	})
 }
 
-// operated adds a change by an operator to the live feed. It is about a message if there is a
+// Changed adds a change by an operator to the live feed. It is about a message if there is a
 // message id.
-func (f liveFeed) operated(action, source, eventID, eventType, destination, messageID string) {
-	f.Add(feed.Row{
+func (t *Teller) Changed(action, source, eventID, eventType, destination, messageID string) {
+	t.feed.Add(feed.Row{
 		At: time.Now(), Kind: driver.FeedEvent, Source: source, EventID: eventID, Type: eventType, Outcome: action,
 		Details: feed.Details{Destination: destination, MessageID: messageID},
 	})

@@ -48,7 +48,7 @@ func stripeEngine(t *testing.T) (*hookonce.Engine, *setClock) {
 	cfg.UnverifiedRate = hookonce.Rate{Count: 1000, Per: time.Second} // the limit on 401s is not the topic
 	in := engineOf(t, store, cfg)
 	// As at the start of Run.
-	if _, _, err := in.Clock(t.Context()); err != nil {
+	if _, _, err := in.Operator().Clock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return in, store
@@ -76,7 +76,7 @@ func TestClockThatWasSetLately(t *testing.T) {
 				t.Errorf("a step of %s was noticed after %d readings of the database's clock, want 0", step, n)
 			}
 			// The next reading settles it: here both clocks were set.
-			if _, _, err := in.Clock(t.Context()); err != nil {
+			if _, _, err := in.Operator().Clock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			wantAnswerTo(t, in, stripeAt(t, time.Now().Add(-step)), "401")
@@ -87,7 +87,7 @@ func TestClockThatWasSetLately(t *testing.T) {
 		t.Parallel()
 		in, store := stripeEngine(t)
 		store.ahead.Store(int64(hour))
-		if _, _, err := in.Clock(t.Context()); err != nil {
+		if _, _, err := in.Operator().Clock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		hookonce.StepClock(in, hour) // the clock was an hour behind, and no longer is

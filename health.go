@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,61 +15,63 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 )
 
-// ErrDraining is the error of Ready after Drain was called.
-var ErrDraining = errors.New("hookonce: draining")
+// health knows whether deliveries can be made durable: whether claims succeed on this schema, the clocks
+// agree, and the database loses no commit.
+type health struct {
+	store      driver.Store
+	log        *slog.Logger
+	allowed    []string // weak settings, see Config.AllowUnsafe
+	clock      clockKeeper
+	claiming   claimHealth
+	fits       atomic.Bool // the schema was seen to fit
+	durability durability
+}
 
-// Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
-// program and loses no confirmed commit, its clock and this machine's differ by less than the limit
-// of Clock, the latest claims did not all fail, and Drain was not called.
-func (in *Engine) Ready(ctx context.Context) error {
-	if in.draining.Load() {
-		return ErrDraining
-	}
-	if err := in.checkSchema(ctx); err != nil {
+func newHealth(store driver.Store, log *slog.Logger, allowed []string) *health {
+	return &health{store: store, log: log, allowed: allowed, clock: newClockKeeper(store), claiming: newClaimHealth(store)}
+}
+
+// check returns nil when deliveries can be claimed. maxSkew is the largest skew of this machine's clock; 0
+// is no bound.
+func (h *health) check(ctx context.Context, maxSkew time.Duration) error {
+	if err := h.checkSchema(ctx); err != nil {
 		return err
 	}
-	if err := in.CheckDurability(ctx); err != nil {
+	if err := h.checkDurability(ctx); err != nil {
 		return err
 	}
-	skew, limit, err := in.Clock(ctx)
-	if err == nil && limit > 0 && skew.Abs() > limit {
+	skew, err := h.skew(ctx)
+	if err == nil && maxSkew > 0 && skew.Abs() > maxSkew {
 		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
 	}
 	if err != nil {
 		return err
 	}
-	return in.claiming.check(ctx)
+	return h.claiming.check(ctx)
+}
+
+// skew compares this machine's clock with the database's.
+func (h *health) skew(ctx context.Context) (time.Duration, error) {
+	if err := h.clock.read(ctx); err != nil {
+		return 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
+	}
+	return h.clock.skew(), nil
 }
 
 // checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
-func (in *Engine) checkSchema(ctx context.Context) error {
-	if in.fits.Load() {
+func (h *health) checkSchema(ctx context.Context) error {
+	if h.fits.Load() {
 		return nil
 	}
-	applied, err := in.store.Applied(ctx)
+	applied, err := h.store.Applied(ctx)
 	if err != nil {
 		return err
 	}
-	if err := driver.CheckSchema(in.store.Migrations(), applied); err != nil {
+	if err := driver.CheckSchema(h.store.Migrations(), applied); err != nil {
 		return fmt.Errorf("hookonce: %w", err)
 	}
-	in.fits.Store(true)
+	h.fits.Store(true)
 	return nil
-}
-
-// Clock compares this machine's clock with the database's. skew is positive if this machine's clock
-// is ahead. limit is the largest skew that Ready accepts, half of the smallest tolerance of
-// the sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
-func (in *Engine) Clock(ctx context.Context) (skew, limit time.Duration, err error) {
-	if err := in.clock.read(ctx); err != nil {
-		return 0, 0, fmt.Errorf("hookonce: the database does not answer: %w", err)
-	}
-	for _, src := range in.setup.Load().sources {
-		if half := src.tolerance / 2; half > 0 && (limit == 0 || half < limit) {
-			limit = half
-		}
-	}
-	return in.clock.skew(), limit, nil
 }
 
 // probeInterval is the shortest time between two questions to the database that an unlimited number
@@ -272,5 +277,102 @@ func (h *claimHealth) check(ctx context.Context) error {
 		return fmt.Errorf("hookonce: the latest claims failed, and so does a test: %w", err)
 	}
 	h.failed.Store(0)
+	return nil
+}
+
+// durabilityTimeout bounds the look at the durability settings when Run starts.
+const durabilityTimeout = 5 * time.Second
+
+// UnsafeError lists the settings that may make the database lose acknowledged events.
+// Config.AllowUnsafe allows them by name.
+type UnsafeError struct {
+	Weaknesses []driver.Weakness
+}
+
+// Error implements error.
+func (e *UnsafeError) Error() string {
+	texts := make([]string, len(e.Weaknesses))
+	for i, w := range e.Weaknesses {
+		texts[i] = w.String()
+	}
+	return "the database may lose acknowledged events:\n  " + strings.Join(texts, "\n  ")
+}
+
+// durability is the result of the last look at the durability settings of the database.
+type durability struct {
+	refused  atomic.Pointer[UnsafeError] // nil: nothing weak was seen that is not allowed
+	accepted atomic.Pointer[[]driver.Weakness]
+}
+
+// refusal returns an error if deliveries must be refused.
+func (d *durability) refusal() error {
+	if refused := d.refused.Load(); refused != nil {
+		return refused
+	}
+	return nil
+}
+
+// weaknesses implements operate.Engine.Weaknesses.
+func (h *health) weaknesses(ctx context.Context) (refused, allowed []driver.Weakness, err error) {
+	found, err := h.store.Weaknesses(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("hookonce: reading the durability settings of the database: %w", err)
+	}
+	for _, w := range found {
+		if slices.Contains(h.allowed, w.Setting) {
+			allowed = append(allowed, w)
+		} else {
+			refused = append(refused, w)
+		}
+	}
+	return refused, allowed, nil
+}
+
+// checkDurability implements operate.Engine.CheckDurability.
+func (h *health) checkDurability(ctx context.Context) error {
+	refused, allowed, err := h.weaknesses(ctx)
+	if err != nil {
+		return err // the last look stays in force
+	}
+	d := &h.durability
+	if before := d.accepted.Swap(&allowed); before == nil || !slices.Equal(*before, allowed) {
+		for _, w := range allowed {
+			h.log.Warn("the database may lose acknowledged events; the settings allow it", slog.String("setting", w.Setting),
+				slog.String("value", w.Value), slog.String("effect", w.Effect), slog.String("remedy", w.Remedy))
+		}
+	}
+	if len(refused) == 0 {
+		if d.refused.Swap(nil) != nil {
+			h.log.Info("the database keeps acknowledged events again; deliveries are accepted")
+		}
+		return nil
+	}
+	unsafe := &UnsafeError{Weaknesses: refused}
+	if before := d.refused.Swap(unsafe); before == nil || !slices.Equal(before.Weaknesses, refused) {
+		h.log.Error("deliveries are answered 503", slog.Any("error", unsafe))
+	}
+	return fmt.Errorf("hookonce: %w", unsafe)
+}
+
+// watchDurability is checkDurability for the upkeep. Its error says only that the settings could not
+// be read.
+func (h *health) watchDurability(ctx context.Context) error {
+	err := h.checkDurability(ctx)
+	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
+		return nil
+	}
+	return err
+}
+
+// startSafely returns an UnsafeError if Run must not start. A database that does not answer is looked
+// at again later.
+func (h *health) startSafely(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, durabilityTimeout)
+	defer cancel()
+	err := h.checkDurability(ctx)
+	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
+		return err
+	}
+	maintained(ctx, h.log, "reading the database's durability settings", err)
 	return nil
 }

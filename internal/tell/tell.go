@@ -1,0 +1,143 @@
+// Package tell reports the work of an engine to the Observer and the Tracer of its settings, the figures,
+// the list of refused requests, the live feed and the log.
+package tell
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/feed"
+	"github.com/hookonce/hookonce/internal/figures"
+	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/work"
+)
+
+// Store is the part of driver.Store that keeps the reports.
+type Store interface {
+	figures.Store
+	figures.RefusedStore
+	feed.Writer
+}
+
+// Options say whom to tell.
+type Options struct {
+	Log      *slog.Logger
+	Observer Observer
+	Tracer   Tracer                     // nil for none
+	Gateway  string                     // the name of this host
+	Client   func(*http.Request) string // the address of the client of a request
+}
+
+// lines bounds the log lines of a kind in a second: neither forgers nor a stopped database nor failing
+// user code may fill the disk with them.
+const lines = 100
+
+// Teller reports the work of an engine. Its methods may be called concurrently. Run and the Write methods
+// bring the reports into the store.
+type Teller struct {
+	o        Options
+	log      *slog.Logger
+	figures  *figures.Sums
+	refused  *figures.Refused
+	feed     *feed.Collector
+	refusals refusals
+	claims   *limit.Bucket // log lines about claims and handshakes
+	failures *limit.Bucket // log lines about the Observer and the Tracer
+}
+
+// New returns a Teller.
+func New(store Store, o *Options) *Teller {
+	return &Teller{
+		o: *o, log: o.Log,
+		figures:  figures.New(store, o.Log),
+		refused:  figures.NewRefused(store, o.Log),
+		feed:     feed.NewCollector(store, o.Log, o.Gateway),
+		refusals: refusals{lines: limit.New(lines, time.Second)},
+		claims:   limit.New(lines, time.Second),
+		failures: limit.New(lines, time.Second),
+	}
+}
+
+// Run writes the live feed until ctx ends.
+func (t *Teller) Run(ctx context.Context) { t.feed.Run(ctx) }
+
+// WriteFigures adds the figures to the store.
+func (t *Teller) WriteFigures(ctx context.Context) error { return t.figures.Write(ctx) }
+
+// WriteRefused stores the refused requests.
+func (t *Teller) WriteRefused(ctx context.Context) error { return t.refused.Write(ctx) }
+
+// Write writes the figures and the refused requests.
+func (t *Teller) Write(ctx context.Context) error {
+	return errors.Join(t.WriteFigures(ctx), t.WriteRefused(ctx))
+}
+
+// Remote returns the address of the client of r, without a port, as the evidence shows it.
+func (t *Teller) Remote(r *http.Request) string { return Text(limit.Address(t.o.Client(r))) }
+
+// Text returns the beginning of s, as every database takes it.
+func Text(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), driver.MaxFigureText)], ""), "\x00", "")
+}
+
+// Claimed counts new claims.
+func (t *Teller) Claimed(claims ...*driver.Claim) {
+	now := time.Now()
+	for _, c := range claims {
+		t.figures.Event(now, c.Source, c.Type)
+	}
+}
+
+// Copies counts n deliveries of an event that was claimed before.
+func (t *Teller) Copies(e driver.CountedEvent, n int) {
+	t.figures.Duplicates(time.Now(), e.Source, e.ReceivedAt, n)
+}
+
+// Backlog keeps a sample of the work that waits.
+func (t *Teller) Backlog(b *driver.Backlog) { t.figures.Backlog(b) }
+
+// Batch observes a batch of claims.
+func (t *Teller) Batch(size int, took time.Duration, err error) {
+	call(t, t.o.Observer.Claim, Batch{size, took, err})
+}
+
+// Handled tells of a run of a handler.
+func (t *Teller) Handled(a *work.Observed) {
+	t.feedHandled(a)
+	call(t, t.o.Observer.Handler, a)
+}
+
+// Attempt tells of an attempt to send a message.
+func (t *Teller) Attempt(a *relay.Observed) {
+	t.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
+	t.feedAttempt(a)
+	call(t, t.o.Observer.Message, a)
+}
+
+// The actions of operators.
+const (
+	Replayed  = "replayed"
+	Discarded = "discarded"
+	Retried   = "retried" // for the live feed alone
+)
+
+// Operated observes that an operator replayed or discarded a number of things of a source.
+func (t *Teller) Operated(action, source string, count int) {
+	call(t, t.o.Observer.Operated, Operated{action, source, count})
+}
+
+// Pruned observes that rows were pruned.
+func (t *Teller) Pruned(p *driver.PruneResult) { call(t, t.o.Observer.Pruned, p) }
+
+// Barred tells that a destination loses its kept connections.
+func (t *Teller) Barred(destination, reason string) {
+	t.log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",
+		slog.String("destination", destination), slog.String("reason", reason))
+	call(t, t.o.Observer.Barred, destination)
+}
