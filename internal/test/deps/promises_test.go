@@ -21,17 +21,8 @@ const (
 	ownersPage   = "internal/test/README.md"
 )
 
-// noOwner stands for a test that is missing, and promisesNothing begins the reason why a sentence needs none.
-const (
-	noOwner         = "none"
-	promisesNothing = "– "
-)
-
-// withoutOwner quotes the promises whose owner is missing. Write the test, and remove the quote.
-var withoutOwner = []string{
-	"Comparisons take constant time.",
-	"So when a replay of a *done* event",
-}
+// promisesNothing begins the reason why a sentence needs no owner.
+const promisesNothing = "– "
 
 // levels are what runs a test: "go test ./...", the gate alone, or the tests of a night.
 var levels = []string{"go test", "gate", "night"}
@@ -46,7 +37,7 @@ func TestEachPromiseHasOneOwner(t *testing.T) {
 	for _, f := range files(t, func(name string) bool { return name == promisesPage || name == ownersPage }) {
 		pages[f.name] = f
 	}
-	for _, fault := range ownerFaults(pages[promisesPage], pages[ownersPage], withoutOwner, testsOf(t)) {
+	for _, fault := range ownerFaults(pages[promisesPage], pages[ownersPage], testsOf(t)) {
 		t.Error(fault)
 	}
 }
@@ -61,12 +52,12 @@ type promise struct {
 type owner struct {
 	line   int
 	quotes []string
-	tests  []string // or one text: noOwner, or a reason after promisesNothing
+	tests  []string // or one text: a reason after promisesNothing
 	level  string
 }
 
 // ownerFaults compares a page with the table of its owners. exists reports whether there is a test of that name.
-func ownerFaults(page, table source, missing []string, exists func(test string) bool) []string {
+func ownerFaults(page, table source, exists func(test string) bool) []string {
 	var faults []string
 	rows, found := ownersOf(table)
 	faults = append(faults, found...)
@@ -89,17 +80,12 @@ func ownerFaults(page, table source, missing []string, exists func(test string) 
 		}
 	}
 	for _, row := range rows {
-		faults = append(faults, rowFaults(page, table, row, missing, exists)...)
-	}
-	for _, quote := range missing {
-		if !slices.ContainsFunc(rows, func(row owner) bool { return slices.Contains(row.quotes, quote) }) {
-			faults = append(faults, fmt.Sprintf("withoutOwner: no row of %s quotes %q: remove it from the list", table.name, quote))
-		}
+		faults = append(faults, rowFaults(page, table, row, exists)...)
 	}
 	return faults
 }
 
-func rowFaults(page, table source, row owner, missing []string, exists func(test string) bool) []string {
+func rowFaults(page, table source, row owner, exists func(test string) bool) []string {
 	var faults []string
 	fault := func(format string, args ...any) {
 		faults = append(faults, fmt.Sprintf("%s:%d: ", table.name, row.line)+fmt.Sprintf(format, args...))
@@ -108,11 +94,8 @@ func rowFaults(page, table source, row owner, missing []string, exists func(test
 		if !slices.ContainsFunc(promisesOf(page), func(p promise) bool { return strings.HasPrefix(p.text, quote) }) {
 			fault("no sentence of %s begins with %q: quote the sentence as it is now, or remove the row", page.name, quote)
 		}
-		if listed := slices.Contains(missing, quote); listed != (row.tests[0] == noOwner) {
-			fault("%q is in the list withoutOwner: %t; it must be there if, and only if, its owner is %q: write the test", quote, listed, noOwner)
-		}
 	}
-	if text := row.tests[0]; text == noOwner || strings.HasPrefix(text, promisesNothing) {
+	if strings.HasPrefix(row.tests[0], promisesNothing) {
 		return faults
 	}
 	if !slices.Contains(levels, row.level) {
@@ -364,29 +347,26 @@ func TestPromisesOfFinds(t *testing.T) {
 func TestOwnerFaultsFinds(t *testing.T) {
 	t.Parallel()
 	const head, good = "| promise | owner | level |\n|---|---|---|\n", "| One. Two…<br>Next… | `a TestA`<br>`a TestB` | `go test` |\n| it breaks… | `a TestA/x` | `gate` |\n" +
-		"| Order… | – it permits | – |\n| Speed… | none | – |\n"
+		"| Order… | – it permits | – |\n| Speed… | – names a limit | – |\n"
 	exists := func(test string) bool {
 		return slices.Contains([]string{"a TestA", "a TestB", "a TestA/x", "bench TestB", "a TestPooler"}, test)
 	}
 	for name, tt := range map[string]struct {
-		before, after string // a change of the good table
-		missing       []string
+		before, after string   // a change of the good table
 		want          []string // parts of the faults
 	}{
-		"nothing":                {"", "", []string{"Speed."}, []string{`in the list withoutOwner: false`, `no row of o.md quotes "Speed."`}},
-		"good":                   {"", "", []string{"Speed"}, nil},
-		"a sentence too much":    {"<br>Next…", "", []string{"Speed"}, []string{`p.md:5: nothing owns "Next, 1.5 ends.": add a row`}},
-		"a row of the table":     {"it breaks…", "it bends…", []string{"Speed"}, []string{`nothing owns "it breaks"`, `o.md:4: no sentence of p.md begins with "it bends"`}},
-		"two owners":             {"Order…", "Order…<br>Next, 1…", []string{"Speed"}, []string{`"Next, 1.5 ends." is quoted 2 times in o.md (line 3, line 5)`}},
-		"no such test":           {"`a TestB`", "`a TestC`", []string{"Speed"}, []string{`o.md:3: there is no test "a TestC"`}},
-		"no such level":          {"`gate`", "often", []string{"Speed"}, []string{`o.md:4: the level is "often"`}},
-		"a folder of the gate":   {"`a TestB`", "`bench TestB`", []string{"Speed"}, []string{`"bench TestB" does not run in "go test ./..."`}},
-		"a test of the gate":     {"`a TestB`", "`a TestPooler`", []string{"Speed"}, []string{`"a TestPooler" does not run`}},
-		"an owner that is there": {"none", "`a TestA`", []string{"Speed"}, []string{`in the list withoutOwner: true`, `the level is "–"`}},
-		"an incomplete row":      {" – it permits | – |", " – it permits |", []string{"Speed"}, []string{"needs the first words", `nothing owns "Order`}},
+		"good":                 {"", "", nil},
+		"a sentence too much":  {"<br>Next…", "", []string{`p.md:5: nothing owns "Next, 1.5 ends.": add a row`}},
+		"a row of the table":   {"it breaks…", "it bends…", []string{`nothing owns "it breaks"`, `o.md:4: no sentence of p.md begins with "it bends"`}},
+		"two owners":           {"Order…", "Order…<br>Next, 1…", []string{`"Next, 1.5 ends." is quoted 2 times in o.md (line 3, line 5)`}},
+		"no such test":         {"`a TestB`", "`a TestC`", []string{`o.md:3: there is no test "a TestC"`}},
+		"no such level":        {"`gate`", "often", []string{`o.md:4: the level is "often"`}},
+		"a folder of the gate": {"`a TestB`", "`bench TestB`", []string{`"bench TestB" does not run in "go test ./..."`}},
+		"a test of the gate":   {"`a TestB`", "`a TestPooler`", []string{`"a TestPooler" does not run`}},
+		"an incomplete row":    {" – it permits | – |", " – it permits |", []string{"needs the first words", `nothing owns "Order`}},
 	} {
 		table := source{"o.md", []byte(head + strings.Replace(good, tt.before, tt.after, 1))}
-		got := ownerFaults(source{"p.md", []byte(promisingPage)}, table, tt.missing, exists)
+		got := ownerFaults(source{"p.md", []byte(promisingPage)}, table, exists)
 		if len(got) != len(tt.want) {
 			t.Errorf("%s: found %q, want %d", name, got, len(tt.want))
 			continue
