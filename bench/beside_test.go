@@ -31,7 +31,7 @@ func (p *passing) perSecond(t testing.TB, s *scale) float64 {
 	before, began := p.to.got.Load(), time.Now()
 	l := load{address: p.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts}
 	n := int64(l.run(t).answers)
-	p.eventually(t, "all messages are sent", func() bool { return p.to.got.Load() >= before+n })
+	p.Eventually(t, "all messages are sent", func() bool { return p.to.got.Load() >= before+n })
 	return float64(n) / time.Since(began).Seconds()
 }
 

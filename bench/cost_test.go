@@ -41,14 +41,14 @@ func forwardLive(t *testing.T, s *scale) *comparison {
 	perEvent := func(t testing.TB, more string, sent func(int) bool) float64 {
 		return onNewDatabase(t, server, func(t testing.TB, dsn string) float64 {
 			gateway := startGateway(t, gatewaySettings(dsn, more))
-			defer gateway.stop(t)
+			defer gateway.Stop(t)
 			spent := func() time.Duration {
-				return report.ProcessorTime(t, append(server.PIDs(t), gateway.cmd.Process.Pid)...)
+				return report.ProcessorTime(t, append(server.PIDs(t), gateway.Cmd.Process.Pid)...)
 			}
 			before := spent()
 			l := load{address: gateway.address, request: newEvents(), connections: forwardConcurrency, lasts: s.lasts, rate: rate}
 			n := l.run(t).answers
-			gateway.eventually(t, "all messages are sent", func() bool { return sent(n) })
+			gateway.Eventually(t, "all messages are sent", func() bool { return sent(n) })
 			return float64((spent() - before).Microseconds()) / float64(n)
 		})
 	}

@@ -93,7 +93,7 @@ func (s *sink) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 func (s *sink) perSecond(p *process) float64 {
 	select {
 	case <-s.all:
-	case <-p.exited:
+	case <-p.Exited:
 	case <-time.After(5 * time.Minute):
 	}
 	if s.last.Load() == 0 {
@@ -150,7 +150,7 @@ func clientAlone(n int) func(testing.TB) float64 {
 		to := newSink(t, n)
 		client := startProcess(t, roleClient, clientVariable+"="+to.address+" "+strconv.Itoa(n))
 		rate := to.perSecond(client)
-		client.stop(t)
+		client.Kill()
 		return failUnless(t, rate, "not all requests arrived")
 	}
 }
@@ -216,7 +216,7 @@ func forwardAll(t testing.TB, database string, to *sink, keys string, env ...str
 	t.Helper()
 	gateway := startGateway(t, gatewaySettings(database, to.destination(keys)), env...)
 	rate := to.perSecond(gateway)
-	gateway.stop(t)
+	gateway.Stop(t)
 	if to.got.Load() != to.want {
 		t.Fatalf("%d requests, want %d", to.got.Load(), to.want)
 	}

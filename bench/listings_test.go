@@ -43,7 +43,7 @@ func listings(t *testing.T, s *scale) *comparison {
 	}
 	server := newServer(t)
 	dsn := newDatabase(t, server, "listings")
-	startGateway(t, listedSettings(dsn)).stop(t) // it makes the tables
+	startGateway(t, listedSettings(dsn)).Stop(t) // it makes the tables
 	began := time.Now()
 	fillListed(t, dsn, events)
 	t.Logf("filled %s events in %s", thousands(events), time.Since(began).Round(time.Second))

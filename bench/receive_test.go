@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 const connections = 256
@@ -41,7 +43,7 @@ func receiveOnSQLite(t *testing.T, s *scale) *comparison {
 		contestants: []contestant{
 			{"hookonce on SQLite", func(t testing.TB) float64 {
 				gateway := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
-				defer gateway.stop(t)
+				defer gateway.Stop(t)
 				return throughput(s, gateway.address, newEvents())(t)
 			}},
 			{"bare handler", throughput(s, bare.address, newEvents())},
@@ -152,8 +154,12 @@ func startFastAPI(t testing.TB, dsn string) string {
 	cmd := exec.Command("/usr/bin/python3", "receiver.py", dsn, address)
 	cmd.Dir = "fastapi"
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret)
-	p := start(t, cmd)
-	p.eventually(t, "both processes of the receiver are up", func() bool {
+	p := program.Start(t, cmd)
+	t.Cleanup(func() { // its workers end with it, but not when it is killed
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		<-p.Exited
+	})
+	p.Eventually(t, "both processes of the receiver are up", func() bool {
 		resp, err := http.Get("http://" + address + "/ready")
 		if err != nil {
 			return false

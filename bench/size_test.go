@@ -69,16 +69,13 @@ func whilePruning(t *testing.T, s *scale) *comparison {
 				execute(t, pruning.dsn, "DELETE FROM hookonce.source_window", "DELETE FROM hookonce.prune_turn")
 				cmd := pruneCommand(t, upkeep)
 				before, began := left(t), time.Now()
-				p := start(t, cmd)
-				defer func() {
-					_ = cmd.Process.Kill() // the next round continues
-					<-p.exited
-				}()
+				p := program.Start(t, cmd)
+				defer p.Kill() // the next round continues
 				figure := slowest(pruning.address)
 				took, after := time.Since(began), left(t)
 				removed = float64(before-after) / took.Seconds()
 				if s.full && removed == 0 {
-					t.Fatalf("the figure is void: nothing was pruned: %s", p.log.String())
+					t.Fatalf("the figure is void: nothing was pruned: %s", p.Log())
 				}
 				if s.full && after == 0 {
 					t.Fatal("the figure is void: everything was pruned before the load ended")
@@ -143,7 +140,7 @@ func memory(t *testing.T, s *scale) *comparison {
 			gateway := startGateway(t, gatewaySettings(server.DSN(), ""))
 			holdInFlight(t, gateway.address, s.inFlight)
 			peak := gateway.peakMemory(t)
-			gateway.stop(t)
+			gateway.Stop(t)
 			return float64(peak) / 1e6
 		}}},
 		rows: []row{{
@@ -205,14 +202,14 @@ func startUp(t *testing.T, s *scale) *comparison {
 	g := startGateway(t, gatewaySettings("sqlite:hookonce.db", ""))
 	l := load{address: g.address, request: newEvents(), connections: 16, lasts: s.lasts}
 	l.run(t)
-	g.stop(t)
+	g.Stop(t)
 	return &comparison{
 		unit: "ms",
 		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
 			began := time.Now()
-			p := startGatewayIn(t, g.cmd.Dir)
+			p := startGatewayIn(t, g.Cmd.Dir)
 			took := time.Since(began)
-			p.stop(t)
+			p.Stop(t)
 			return milliseconds(took)
 		}}},
 		rows: []row{{what: "start of serve on an existing SQLite file until /readyz", subject: "hookonce", want: 150, atMost: true}},

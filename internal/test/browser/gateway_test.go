@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,12 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -84,7 +81,6 @@ type gateway struct {
 	dir, program  string
 	env           []string
 	public, admin string // URLs
-	log           safeBuffer
 	archive       archive
 }
 
@@ -106,24 +102,6 @@ func (a *archive) take(w http.ResponseWriter, r *http.Request) {
 func count(m *sync.Map) (n int) {
 	m.Range(func(any, any) bool { n++; return true })
 	return n
-}
-
-// safeBuffer is a buffer for concurrent use.
-type safeBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 func TestMain(m *testing.M) {
@@ -166,34 +144,13 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-var addresses = regexp.MustCompile(`(?m)serving (webhooks|the admin API).*?\b(127\.0\.0\.1:\d+)`)
-
 func (g *gateway) serve(t *testing.T) {
 	t.Helper()
-	cmd := g.command("serve", "--config", "hookonce.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	cmd.Stdout, cmd.Stderr = &g.log, &g.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the gateway ended with %v", err)
-		}
-		if t.Failed() {
-			t.Logf("log of the gateway:\n%s", g.log.String())
-		}
-	})
-	eventually.True(t, "the log shows both addresses", func() bool {
-		for _, m := range addresses.FindAllStringSubmatch(g.log.String(), -1) {
-			if m[1] == "webhooks" {
-				g.public = "http://" + m[2]
-			} else {
-				g.admin = "http://" + m[2]
-			}
-		}
-		return g.public != "" && g.admin != "" && g.get(t, "/readyz") != ""
-	})
+	p := program.Start(t, g.command("serve", "--config", "hookonce.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
+	t.Cleanup(func() { p.Stop(t) })
+	public, admin := p.Addresses(t)
+	g.public, g.admin = "http://"+public, "http://"+admin
+	p.WaitReady(t, admin)
 }
 
 // get returns the body of an answer of the admin listener; "" unless it is 200.

@@ -220,7 +220,7 @@ var rules = map[string]rule{
 	},
 	"internal/test/eventually":  {why: "waiting, for every test"},
 	"internal/test/group":       {why: "switches, for every test"},
-	"internal/test/program":     {within: []string{"internal/test/dbtest", "internal/test/race"}, why: "it builds programs, and knows none"},
+	"internal/test/program":     {within: []string{"internal/test/dbtest", "internal/test/eventually", "internal/test/race"}, why: "it builds and starts programs; of a gateway it knows the addresses"},
 	"internal/test/race":        {why: "constants and settings of the toolchain"},
 	"internal/test/control":     {within: []string{"internal/test/program"}, why: "a server and its client; nothing of one package"},
 	"internal/test/control/ask": {why: "one request; it starts dozens of times in a test"},
@@ -238,7 +238,7 @@ var rules = map[string]rule{
 		why:     "it knows the examples by their outside, and their databases",
 	},
 	"internal/test/sqltest": {
-		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/test/dbtest", "internal/test/eventually", "internal/test/examplestest"},
+		within:  []string{"driver", "hookmigrate", "hookpgx", "internal/test/dbtest", "internal/test/eventually", "internal/test/examplestest", "internal/test/program"},
 		modules: []string{"github.com/google/go-cmp", "github.com/jackc/pgx/v5"},
 		why:     "it claims what consumers take, and knows them by their outside",
 	},

@@ -14,9 +14,7 @@ var ownWaits = map[string]string{
 	"internal/relay/complete_test.go":             "the fake store of a bubble has a time of its own",
 	"internal/work/busy_test.go":                  "the fake database of a bubble has a time of its own",
 	"internal/test/failover/faults_linux_test.go": "a fault lasts for a while",
-	"internal/test/e2e/gateway_test.go":           "operators are promised that the gateway ends within 30 s",
 	"internal/test/pages/world_test.go":           "operators are promised that the gateway ends within 30 s",
-	"internal/test/examplestest/program.go":       "readers are promised that the examples end within 30 s",
 }
 
 // A wait with a bound of its own fails on a slow machine. internal/test/eventually holds the one bound.

@@ -86,7 +86,7 @@ func TestBrokers(t *testing.T) {
 	server.Args("--user", "gateway", "--pass", "another")
 	server.Start()
 	g.expect(t, newDelivery("play", `{"id":"2"}`), "200 ok")
-	g.eventually(t, "the credentials are refused", func() bool {
+	g.Eventually(t, "the credentials are refused", func() bool {
 		for _, a := range g.event(t, "play", "2").Attempts {
 			if strings.Contains(a.Error, "NATS refused the credentials") {
 				return true

@@ -88,7 +88,7 @@ func TestNoCanaryAnywhere(t *testing.T) {
 		w.armAsana(t, g, c)
 		c.traffic(w)
 		c.redacted(w)
-		g.eventually(t, "the spans are exported", func() bool { return len(traces.named("attempt", "hookonce.outcome", "dead")) > 0 })
+		g.Eventually(t, "the spans are exported", func() bool { return len(traces.named("attempt", "hookonce.outcome", "dead")) > 0 })
 
 		c.crawl("/")
 		c.endpoints()
@@ -120,7 +120,7 @@ func TestNoCanaryAnywhere(t *testing.T) {
 		}
 		c.dump(db)
 		g.stop(t)
-		c.places["log"] = g.log.text()
+		c.places["log"] = g.Log()
 		traces.mu.Lock()
 		c.places["spans"] = traces.raw.String()
 		traces.mu.Unlock()
@@ -145,7 +145,7 @@ func (w *world) armAsana(t *testing.T, g *gateway, c *canaryHunt) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually(t, "the source learned the secret", func() bool {
+	g.Eventually(t, "the source learned the secret", func() bool {
 		a, err := g.send(http.MethodPost, "/webhooks/asana", newDelivery("asana", "{}", "X-Hook-Secret", learnedSecret))
 		return err == nil && a.status == http.StatusOK
 	})
@@ -184,7 +184,7 @@ func (c *canaryHunt) traffic(w *world) {
 		return http.StatusOK
 	})
 	g.expect(t, push("dead-1"), "200 ok")
-	g.eventually(t, "an event is dead", func() bool {
+	g.Eventually(t, "an event is dead", func() bool {
 		return strings.Contains(c.get("/api/v1/events/github/dead-1", adminToken), `"state":"dead"`)
 	})
 }
@@ -199,7 +199,7 @@ func (c *canaryHunt) redacted(w *world) {
 		g.expect(t, githubDelivery(id, "push", body).with("X-Token", redactedText), status)
 	}
 	path := "/api/v1/events/github/" + id
-	g.eventually(t, "both bodies are stored, and the message is dead", func() bool {
+	g.Eventually(t, "both bodies are stored, and the message is dead", func() bool {
 		shown := c.get(path, adminToken)
 		return strings.Contains(shown, `"state":"dead"`) && strings.Count(shown, redactedText) >= 3
 	})

@@ -281,7 +281,7 @@ func (g *gateway) event(t testing.TB, source, id string) *eventDetail {
 func (g *gateway) waitState(t testing.TB, source, id, state string) *eventDetail {
 	t.Helper()
 	var detail *eventDetail
-	g.eventually(t, "event "+id+" of "+source+" is "+state, func() bool {
+	g.Eventually(t, "event "+id+" of "+source+" is "+state, func() bool {
 		detail = g.event(t, source, id)
 		return detail != nil && detail.State == state
 	})
@@ -292,7 +292,7 @@ func (g *gateway) waitState(t testing.TB, source, id, state string) *eventDetail
 func (g *gateway) waitAllDone(t testing.TB, source string) []event {
 	t.Helper()
 	var all []event
-	g.eventually(t, "all events of "+source+" are done", func() bool {
+	g.Eventually(t, "all events of "+source+" are done", func() bool {
 		all = g.events(t, "source="+source)
 		for i := range all {
 			if all[i].State != "done" {

@@ -140,7 +140,7 @@ func (g *gateway) accept(t testing.TB, d *delivery) *answer {
 // because listing all events each time would slow the gateway down.
 func (g *gateway) settled(t testing.TB) []event {
 	t.Helper()
-	g.eventually(t, "no event is running", func() bool {
+	g.Eventually(t, "no event is running", func() bool {
 		var page struct{ Events []event }
 		return g.api(t, "/api/v1/events?state=running&limit=1", &page) == http.StatusOK && len(page.Events) == 0
 	})
@@ -186,7 +186,7 @@ func TestHostileDestinations(t *testing.T) {
 		for _, p := range parts {
 			p.misbehaved(t, g)
 		}
-		g.eventually(t, "the stuck destination holds as many requests as it may get at a time", func() bool {
+		g.Eventually(t, "the stuck destination holds as many requests as it may get at a time", func() bool {
 			return len(stuck.seen("")) == stuckSends
 		})
 		undisturbed(t, w, g)
@@ -238,7 +238,7 @@ func (p *part) misbehaved(t *testing.T, g *gateway) {
 		return
 	}
 	seen := false
-	g.eventually(t, p.name+": two attempts failed, and the next one is due", func() bool {
+	g.Eventually(t, p.name+": two attempts failed, and the next one is due", func() bool {
 		detail := g.played(t, p.name)
 		m, tries := detail.Messages[0], detail.Attempts
 		if len(tries) > 0 && m.State == "pending" && m.Attempts == tries[len(tries)-1].Number {

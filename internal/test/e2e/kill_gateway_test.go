@@ -45,7 +45,7 @@ func (l *load) killGateways(times int) {
 
 func (l *load) kill(p *place, g *gateway) {
 	l.t.Helper()
-	g.kill(l.t)
+	g.kill()
 	p.up.Store(nil)
 	l.figures.kills++
 }

@@ -97,7 +97,7 @@ func TestStoppedGatewayEndsNoOtherLease(t *testing.T) {
 	release := make(chan struct{})
 	l.answerWith(func(*arrival) plan { return plan{status: http.StatusOK, until: release} })
 	alive := l.start(other)
-	alive.eventually(t, "the other gateway sends", func() bool { return len(l.sending(other)) == len(ids) })
+	alive.Eventually(t, "the other gateway sends", func() bool { return len(l.sending(other)) == len(ids) })
 	l.continueLate(g, held)
 	close(release)
 	for _, id := range ids {
@@ -145,9 +145,9 @@ func (l *load) stopSending(p *place, n int) (g *gateway, held []string) {
 	t := l.t
 	t.Helper()
 	g = p.up.Load()
-	g.eventually(t, fmt.Sprintf("%d requests are under way", n), func() bool { return len(l.sending(p)) >= n })
-	g.signal(t, syscall.SIGSTOP)
-	t.Cleanup(func() { g.signal(t, syscall.SIGCONT) }) // a stopped process ignores SIGTERM
+	g.Eventually(t, fmt.Sprintf("%d requests are under way", n), func() bool { return len(l.sending(p)) >= n })
+	g.Signal(t, syscall.SIGSTOP)
+	t.Cleanup(func() { g.Signal(t, syscall.SIGCONT) }) // a stopped process ignores SIGTERM
 	waitStopped(t, g)
 	p.up.Store(nil)
 	if held = l.sending(p); len(held) == 0 {
@@ -162,7 +162,7 @@ func waitStopped(t testing.TB, g *gateway) {
 	t.Helper()
 	for {
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(g.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		_, err := syscall.Wait4(g.Cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil || !status.Stopped():
@@ -177,9 +177,9 @@ func waitStopped(t testing.TB, g *gateway) {
 // of its requests.
 func (l *load) continueLate(g *gateway, held []string) {
 	l.t.Helper()
-	g.signal(l.t, syscall.SIGCONT)
-	g.eventually(l.t, "all outcomes came too late", func() bool {
-		lines := strings.Split(g.log.text(), "\n")
+	g.Signal(l.t, syscall.SIGCONT)
+	g.Eventually(l.t, "all outcomes came too late", func() bool {
+		lines := strings.Split(g.Log(), "\n")
 		for _, key := range held {
 			if !slices.ContainsFunc(lines, func(line string) bool {
 				return strings.Contains(line, lostLease) && strings.Contains(line, key)

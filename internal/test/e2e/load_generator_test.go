@@ -143,7 +143,7 @@ func (l *load) spawn(p *place) *gateway {
 func (l *load) start(p *place) *gateway {
 	l.t.Helper()
 	g := l.spawn(p)
-	g.waitListening(l.t)
+	g.public, g.admin = g.Addresses(l.t)
 	p.up.Store(g)
 	return g
 }

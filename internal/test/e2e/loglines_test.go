@@ -36,7 +36,7 @@ func TestLogLinesNameTheirEvent(t *testing.T) {
 		g.waitState(t, "github", "gh-3", "done")
 		g.stop(t)
 		var seen []string
-		for text := range strings.Lines(g.log.text()) {
+		for text := range strings.Lines(g.Log()) {
 			var line struct {
 				Msg, Source string
 				EventID     string `json:"event_id"`

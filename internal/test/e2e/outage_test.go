@@ -43,7 +43,7 @@ func outage(t *testing.T, hurt, heal func(*dbtest.Server)) {
 	for i := range 3 {
 		g.expect(t, push(fmt.Sprintf("during-%d", i)), "503")
 	}
-	g.eventually(t, "/readyz is 503", func() bool { return g.readiness() == http.StatusServiceUnavailable })
+	g.Eventually(t, "/readyz is 503", func() bool { return g.readiness() == http.StatusServiceUnavailable })
 	heal(server)
 	recovered(t, w, g)
 }
@@ -71,8 +71,8 @@ func privateDatabase(t *testing.T, server *dbtest.Server) *database {
 // after the outage.
 func recovered(t *testing.T, w *world, g *gateway) {
 	t.Helper()
-	g.eventually(t, "/readyz is 200 again", func() bool { return g.readiness() == http.StatusOK })
-	g.eventually(t, "a retry is accepted", func() bool {
+	g.Eventually(t, "/readyz is 200 again", func() bool { return g.readiness() == http.StatusOK })
+	g.Eventually(t, "a retry is accepted", func() bool {
 		return g.deliver(t, push("during-0")).status == http.StatusOK
 	})
 	for _, id := range []string{"before", "during-0"} {

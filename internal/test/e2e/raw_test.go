@@ -215,7 +215,7 @@ func TestClientHangsUpDuringTheClaim(t *testing.T) {
 	waiting := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
 	watcher := w.db.open(t)
 	saw := false
-	g.eventually(t, "the claim waits for the lock, or has given up", func() bool {
+	g.Eventually(t, "the claim waits for the lock, or has given up", func() bool {
 		saw = saw || number(t, watcher, waiting) > 0
 		return saw
 	})

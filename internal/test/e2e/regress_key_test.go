@@ -33,7 +33,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 		more := func(n int) {
 			t.Helper()
 			want := len(h.seen("")) + n
-			g.eventually(t, "more requests arrive", func() bool { return len(h.seen("")) >= want })
+			g.Eventually(t, "more requests arrive", func() bool { return len(h.seen("")) >= want })
 		}
 		g.expect(t, play("e", ""), "200 ok")
 		more(2)
@@ -51,7 +51,7 @@ func TestEveryRetryBearsTheSameKey(t *testing.T) {
 			return hangs("")(h, conn)
 		})
 		eventually.Receive(t, "a request arrives", held)
-		g.kill(t)
+		g.kill()
 		h.behave(refuses)
 		g = w.start(t)
 		more(2) // the first one once the killed process's lease has run out

@@ -43,7 +43,7 @@ func TestAgeRemovesNothingThatIsOwed(t *testing.T) {
 		g.expect(t, play("witness", "well"), "200 ok")
 		removed := func(id string) {
 			t.Helper()
-			g.eventually(t, id+" is pruned", func() bool {
+			g.Eventually(t, id+" is pruned", func() bool {
 				if out := w.run(t, "prune"); out.code != 0 {
 					t.Errorf("prune ended with code %d: %s", out.code, out.stderr)
 				}

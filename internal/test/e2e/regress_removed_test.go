@@ -29,9 +29,9 @@ func (g *gateway) reload(t testing.TB, w *world, settings string) {
 	t.Helper()
 	const line = "settings reloaded"
 	w.configure(t, settings)
-	before := strings.Count(g.log.text(), line)
-	g.signal(t, syscall.SIGHUP)
-	g.eventually(t, "the log says: "+line, func() bool { return strings.Count(g.log.text(), line) > before })
+	before := strings.Count(g.Log(), line)
+	g.Signal(t, syscall.SIGHUP)
+	g.Eventually(t, "the log says: "+line, func() bool { return strings.Count(g.Log(), line) > before })
 }
 
 // Defect class: a destination is removed from the settings, or misspelt for a day, and its waiting
@@ -53,7 +53,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 		for _, id := range ids[1:] {
 			g.expect(t, play(id, "app"), "200 ok")
 		}
-		g.eventually(t, "each was tried", func() bool {
+		g.Eventually(t, "each was tried", func() bool {
 			return !slices.ContainsFunc(ids, func(id string) bool { return len(h.seen(id)) == 0 })
 		})
 
@@ -61,7 +61,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 		if a := g.expect(t, play("dead", "app"), "200 duplicate"); !a.Reopened {
 			t.Errorf("answered %s, want reopened", a.text)
 		}
-		g.eventually(t, "nothing is under way", func() bool {
+		g.Eventually(t, "nothing is under way", func() bool {
 			return !slices.ContainsFunc(ids, func(id string) bool { return g.played(t, id).Messages[0].State != "pending" })
 		})
 		requests := len(h.seen(""))
@@ -87,7 +87,7 @@ func TestMessagesOfARemovedDestinationAreHeld(t *testing.T) {
 		g.stop(t)
 		g = w.start(t)
 		held("after a restart")
-		g.kill(t)
+		g.kill()
 		g = w.start(t)
 		held("after a kill")
 

@@ -71,10 +71,10 @@ func TestProcessWithoutTheRouteDropsNothing(t *testing.T) {
 	// One message is under way when A is killed; the rate limit holds the others back.
 	open := []string{"under-way", "waits-1", "waits-2"}
 	a.expect(t, play("under-way", "mine"), "200 ok")
-	a.eventually(t, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
+	a.Eventually(t, "the first message is under way", func() bool { return len(h.seen("under-way")) > 0 })
 	a.expect(t, play("waits-1", "mine"), "200 ok")
 	a.expect(t, play("waits-2", "mine"), "200 ok")
-	a.kill(t)
+	a.kill()
 
 	for i := range 20 {
 		b.expect(t, play(fmt.Sprintf("shared-%d", i), "shared"), "200 ok")

@@ -18,10 +18,10 @@ func TestReload(t *testing.T) {
 	hangUp := func(settings, line string) {
 		t.Helper()
 		w.configure(t, settings)
-		before := strings.Count(g.log.text(), line)
-		g.signal(t, syscall.SIGHUP)
-		g.eventually(t, "the log says: "+line, func() bool {
-			return strings.Count(g.log.text(), line) > before
+		before := strings.Count(g.Log(), line)
+		g.Signal(t, syscall.SIGHUP)
+		g.Eventually(t, "the log says: "+line, func() bool {
+			return strings.Count(g.Log(), line) > before
 		})
 	}
 
@@ -41,7 +41,7 @@ func TestReload(t *testing.T) {
 	moved := strings.Replace(standardSettings, "${SINK}/hooks", "${SINK}/moved", 1)
 	moved = strings.Replace(moved, "  bare:\n", "  renamed:\n", 1)
 	hangUp(moved+"shutdown_delay: 1s\n", "settings reloaded")
-	if !strings.Contains(g.log.text(), "shutdown_delay") {
+	if !strings.Contains(g.Log(), "shutdown_delay") {
 		t.Error("the log does not name the setting that needs a restart")
 	}
 	g.expect(t, push("gh-3"), "200 ok")
@@ -49,7 +49,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("under the new settings the event went to %s", got.path)
 	}
 	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "503")
-	if !strings.Contains(g.log.text(), "sources vanished by the reload") {
+	if !strings.Contains(g.Log(), "sources vanished by the reload") {
 		t.Error("the log does not say that a source vanished")
 	}
 	g.expect(t, newDelivery("renamed", `{"id":"b-1"}`), "200 ok")

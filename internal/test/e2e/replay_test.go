@@ -13,7 +13,7 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 		g.expect(t, push("gh-1"), "200 ok")
 		first := w.sink.next(t)
 		g.waitState(t, "github", "gh-1", "done")
-		g.eventually(t, "the event is pruned", func() bool { return g.event(t, "github", "gh-1") == nil })
+		g.Eventually(t, "the event is pruned", func() bool { return g.event(t, "github", "gh-1") == nil })
 		g.expect(t, push("gh-1"), "200 ok")
 		second := w.sink.next(t)
 		if second.body != first.body || second.eventID() != "gh-1" {
@@ -44,7 +44,7 @@ func TestPruneCommandFreesIDs(t *testing.T) {
 		}
 		prune()
 		g.expect(t, push("gh-1"), "200 duplicate")
-		g.eventually(t, "the gateway has counted both copies", func() bool { return g.event(t, "github", "gh-1").Duplicates == "2" })
+		g.Eventually(t, "the gateway has counted both copies", func() bool { return g.event(t, "github", "gh-1").Duplicates == "2" })
 		db.age(t)
 		prune()
 		if g.event(t, "github", "gh-1") != nil {

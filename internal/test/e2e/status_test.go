@@ -205,5 +205,5 @@ func TestProblemIsFoundInTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := problem.Instance[strings.LastIndexAny(problem.Instance, ":/")+1:]
-	g.eventually(t, "the log has the error id "+id, func() bool { return strings.Contains(g.log.text(), id) })
+	g.Eventually(t, "the log has the error id "+id, func() bool { return strings.Contains(g.Log(), id) })
 }

@@ -96,18 +96,18 @@ func TestSecondSignalForces(t *testing.T) {
 	g := w.start(t)
 	arriving(t, g)
 	g.expect(t, push("first"), "200 ok")
-	g.signal(t, syscall.SIGTERM)
-	g.stopped, g.killed = true, true
-	g.eventually(t, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
+	g.Signal(t, syscall.SIGTERM)
+	g.killed = true
+	g.Eventually(t, "the gateway stops", func() bool { return g.readiness() != http.StatusOK })
 	select {
-	case <-g.exited:
+	case <-g.Exited:
 		t.Error("the gateway ended while a body was arriving")
 	default:
 	}
 	began := time.Now()
-	g.signal(t, syscall.SIGTERM)
-	eventually.Receive(t, "the gateway ends after the second SIGTERM", g.exited)
-	if g.cmd.ProcessState.ExitCode() == 0 {
+	g.Signal(t, syscall.SIGTERM)
+	eventually.Receive(t, "the gateway ends after the second SIGTERM", g.Exited)
+	if g.Cmd.ProcessState.ExitCode() == 0 {
 		t.Errorf("a forced stop ended with code 0 after %s", time.Since(began))
 	}
 }
@@ -122,7 +122,7 @@ func TestGatewaysMigrateTogether(t *testing.T) {
 		gateways = append(gateways, w.spawn(t, args...))
 	}
 	for i, g := range gateways {
-		g.waitListening(t)
+		g.public, g.admin = g.Addresses(t)
 		g.waitReady(t)
 		g.expect(t, push("gh-1"), map[bool]string{true: "200 ok", false: "200 duplicate"}[i == 0])
 	}

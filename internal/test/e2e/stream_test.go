@@ -114,7 +114,7 @@ func TestStreamAcrossGateways(t *testing.T) {
 		read(v, id)
 	}
 	t.Logf("the slowest delivery took %v to the viewer", slowest)
-	a.kill(t)
+	a.kill()
 	for _, open := v.next(eventually.Bound); open; _, open = v.next(eventually.Bound) {
 		t.Error("a row came out of nothing")
 	}

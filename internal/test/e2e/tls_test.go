@@ -155,15 +155,15 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	}
 	w.replace(t, "cert.pem", good[:len(good)/2])
 	const failures = `hookonce_tls_certificate_failures_total{host=""}`
-	g.eventually(t, "the broken certificate is counted", func() bool {
-		g.signal(t, syscall.SIGHUP)
+	g.Eventually(t, "the broken certificate is counted", func() bool {
+		g.Signal(t, syscall.SIGHUP)
 		_, values := g.metrics(t)
 		return values[failures] == "1"
 	})
 	if got, err := g.serial(); err != nil || got != before {
 		t.Errorf("beside a broken file, the certificate in use is %s, %v, want %s", got, err, before)
 	}
-	if text := g.log.text(); !strings.Contains(text, "the changed certificate cannot be used; the one from before stays in use") {
+	if text := g.Log(); !strings.Contains(text, "the changed certificate cannot be used; the one from before stays in use") {
 		t.Errorf("the log does not tell of the broken certificate:\n%s", text)
 	}
 	w.checkDoctor(t, "failure", "there is no certificate in the file")
@@ -172,7 +172,7 @@ func TestCertificateIsReplacedUnderLoad(t *testing.T) {
 	}
 
 	w.install(t, &next)
-	g.eventually(t, "the new certificate is in use", func() bool {
+	g.Eventually(t, "the new certificate is in use", func() bool {
 		got, err := g.serial()
 		return err == nil && got == leaf.SerialNumber.String()
 	})

@@ -99,7 +99,7 @@ func TestStaticSecrets(t *testing.T) {
 			}
 		}
 		g.stop(t)
-		c.places["log"] = g.log.text()
+		c.places["log"] = g.Log()
 		shown := c.places["events/header/h-1"]
 		if !strings.Contains(shown, "X-Legacy-Token") || !strings.Contains(shown, "secret") {
 			t.Errorf("the event does not show where the secret stood: %s", shown)

@@ -105,22 +105,22 @@ func TestTraceFromDeliveryToAttempt(t *testing.T) {
 		g := w.start(t)
 		g.expect(t, push("gh-1").with("Traceparent", "00-"+senderTrace+"-"+senderSpan+"-01").with("Tracestate", "vendor=1"), "200 ok")
 		failed := w.sink.next(t)
-		g.eventually(t, "the receiving and the first attempt are exported", func() bool {
+		g.Eventually(t, "the receiving and the first attempt are exported", func() bool {
 			return len(traces.named("receive", "", "")) > 0 && len(traces.named("attempt", "hookonce.outcome", "retry")) > 0
 		})
 		var line string // it may come after the span
-		g.eventually(t, "the first attempt is in the log", func() bool {
-			line = lineWith(g.log.text(), "sending failed; retrying")
+		g.Eventually(t, "the first attempt is in the log", func() bool {
+			line = lineWith(g.Log(), "sending failed; retrying")
 			return line != ""
 		})
 		if !strings.Contains(line, `"trace_id":"`+senderTrace+`"`) {
 			t.Errorf("the log line of the attempt lacks the trace id: %s", line)
 		}
-		g.kill(t)
+		g.kill()
 		w.sink.answerWith(func(*received) int { return http.StatusOK })
 		g = w.start(t)
 		g.waitState(t, "github", "gh-1", "done")
-		g.eventually(t, "the last attempt is exported", func() bool { return len(traces.named("attempt", "hookonce.outcome", "sent")) > 0 })
+		g.Eventually(t, "the last attempt is exported", func() bool { return len(traces.named("attempt", "hookonce.outcome", "sent")) > 0 })
 
 		receive, sent := traces.named("receive", "", "")[0], traces.named("attempt", "hookonce.outcome", "sent")[0]
 		if hex.EncodeToString(receive.ParentSpanId) != senderSpan || hex.EncodeToString(receive.TraceId) != senderTrace {
@@ -172,7 +172,7 @@ func TestTraceOfARefusedDelivery(t *testing.T) {
 	g := w.start(t)
 	g.expect(t, push("gh-1").with("X-Hub-Signature-256", "sha256="+strings.Repeat("0", 64)).
 		with("Traceparent", "00-"+senderTrace+"-"+senderSpan+"-01"), "401")
-	g.eventually(t, "its span is exported", func() bool { return len(traces.named("receive", "hookonce.reason", "signature_wrong")) == 1 })
+	g.Eventually(t, "its span is exported", func() bool { return len(traces.named("receive", "hookonce.reason", "signature_wrong")) == 1 })
 	s := traces.named("receive", "", "")[0]
 	if hex.EncodeToString(s.TraceId) == senderTrace || len(s.ParentSpanId) > 0 || len(s.Links) != 1 || hex.EncodeToString(s.Links[0].TraceId) != senderTrace {
 		t.Errorf("trace %x, parent %x, links %v; want a trace of its own and a link", s.TraceId, s.ParentSpanId, s.Links)
@@ -192,9 +192,9 @@ func TestFailingCollector(t *testing.T) {
 		g.expect(t, push(id), "200 ok")
 		g.waitState(t, "github", id, "done")
 	}
-	g.eventually(t, "the log mentions the failure", func() bool { return strings.Contains(g.log.text(), "exporting traces failed") })
+	g.Eventually(t, "the log mentions the failure", func() bool { return strings.Contains(g.Log(), "exporting traces failed") })
 	g.stop(t)
-	if text := g.log.text(); strings.Contains(text, otlpCanary) {
+	if text := g.Log(); strings.Contains(text, otlpCanary) {
 		t.Errorf("the log holds the credential of the collector:\n%s", text)
 	}
 }

@@ -1,4 +1,5 @@
-// Package program builds the programs that tests start, once for all test binaries of a checkout.
+// Package program builds the programs that tests need, once for all test binaries of a checkout. It starts them and ends
+// them.
 package program
 
 import (

@@ -122,7 +122,7 @@ func startConsumer(t *testing.T, command ...string) *receiver {
 	consumer := newProcess(t, append(env, "SOURCE=shop", "FIRST_RETRY=1 second"), command...)
 	begin := func() {
 		gateway.start(t)
-		gateway.waitReady(t, admin) // the schema of the consumer is there
+		gateway.WaitReady(t, admin) // the schema of the consumer is there
 		consumer.start(t)
 	}
 	begin()
@@ -130,8 +130,8 @@ func startConsumer(t *testing.T, command ...string) *receiver {
 		url:   "http://" + public + "/webhooks/shop",
 		flags: flagsFor(t, "stripe", "order.paid", `{"id":"{id}","type":"order.paid","order":"{id}","customer":"anna","cents":500}`),
 		restart: func() {
-			consumer.kill()
-			gateway.kill()
+			consumer.Kill()
+			gateway.Kill()
 			begin()
 		},
 	}, db, "SELECT count(*) FROM ledger WHERE event_id = $1", troubleIn("ledger", true), troubleIn("ledger", false))

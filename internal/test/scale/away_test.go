@@ -35,10 +35,10 @@ func TestGatewayWithoutDatabase(t *testing.T) {
 	for range amount(t, 1, 20) {
 		l.waitMore(t, 100)
 		proxy.Refuse()
-		g.eventually(t, "the balancer has taken it out", func() bool { return !c.inRotation(t, g) })
+		g.Eventually(t, "the balancer has taken it out", func() bool { return !c.inRotation(t, g) })
 		l.waitMore(t, 300)
 		proxy.Serve()
-		g.eventually(t, "it is used again", func() bool { return g.readiness() == http.StatusOK && c.inRotation(t, g) })
+		g.Eventually(t, "it is used again", func() bool { return g.readiness() == http.StatusOK && c.inRotation(t, g) })
 	}
 	l.waitMore(t, 100)
 	_, faults := c.check(t, l)
@@ -69,8 +69,8 @@ func TestNoGatewayIsReady(t *testing.T) {
 			c := newCluster(t, 2)
 			c.startAll(t, edit)
 			for _, g := range c.gateways {
-				g.kill()
-				c.balancer.eventually(t, "the balancer has taken it out", func() bool { return !c.inRotation(t, g) })
+				g.Kill()
+				c.balancer.Eventually(t, "the balancer has taken it out", func() bool { return !c.inRotation(t, g) })
 			}
 			resp, err := http.Post("http://"+c.address+"/webhooks/stripe", "application/json", strings.NewReader("{}"))
 			if err != nil {
@@ -85,7 +85,7 @@ func TestNoGatewayIsReady(t *testing.T) {
 				t.Errorf("%d with %v, problem %+v, error %v", resp.StatusCode, resp.Header, answer, err)
 			}
 			c.start(t, c.gateways[0], thisBuild(t))
-			c.balancer.eventually(t, "it is used again", func() bool { return c.inRotation(t, c.gateways[0]) })
+			c.balancer.Eventually(t, "it is used again", func() bool { return c.inRotation(t, c.gateways[0]) })
 			l := c.load(t, "stripe", "/first")
 			l.waitMore(t, 20)
 			_, faults := c.check(t, l)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 // balancerFile is the configuration that users get.
@@ -73,8 +74,8 @@ func (c *cluster) balance(t testing.TB, edit func(string) string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.balancer = start(t, "haproxy", exec.Command(haproxy(t), "-db", "-f", file))
-	c.balancer.eventually(t, "the balancer answers", func() bool {
+	c.balancer = program.Start(t, exec.Command(haproxy(t), "-db", "-f", file))
+	c.balancer.Eventually(t, "the balancer answers", func() bool {
 		resp, err := http.Get("http://" + c.address + "/")
 		if err != nil {
 			return false

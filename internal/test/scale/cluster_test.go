@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
 
@@ -25,7 +26,7 @@ type cluster struct {
 	database string
 	settings string
 	gateways []*gateway
-	balancer *process
+	balancer *program.Process
 	address  string // of the balancer
 	socket   string // where the balancer tells of its servers
 	sink     *sink
@@ -33,7 +34,7 @@ type cluster struct {
 
 // gateway is a place where a gateway runs: its addresses stay the same when another process takes its place.
 type gateway struct {
-	*process
+	*program.Process
 	name, public, admin string
 	database            string // in place of the cluster's, if not empty
 	schema              string // of its own, if not empty
@@ -120,9 +121,9 @@ func (c *cluster) configure(t testing.TB, settings string) {
 }
 
 // spawn starts a process of a build in the gateway's place, and does not wait.
-func (c *cluster) spawn(t testing.TB, g *gateway, program string, env ...string) {
+func (c *cluster) spawn(t testing.TB, g *gateway, binary string, env ...string) {
 	t.Helper()
-	cmd := exec.Command(program, "serve", "--listen", g.public, "--admin-listen", g.admin, "--log-format", "text")
+	cmd := exec.Command(binary, "serve", "--listen", g.public, "--admin-listen", g.admin, "--log-format", "text")
 	cmd.Dir = c.folder
 	database := c.database
 	if g.database != "" {
@@ -135,14 +136,14 @@ func (c *cluster) spawn(t testing.TB, g *gateway, program string, env ...string)
 	if g.schema != "" {
 		cmd.Env = append(cmd.Env, "HOOKONCE_SCHEMA="+g.schema)
 	}
-	g.process, g.reloads = start(t, g.name, cmd), 0
+	g.Process, g.reloads = program.Start(t, cmd), 0
 }
 
 // start starts a process in the gateway's place, and waits until it is ready.
-func (c *cluster) start(t testing.TB, g *gateway, program string) {
+func (c *cluster) start(t testing.TB, g *gateway, binary string) {
 	t.Helper()
-	c.spawn(t, g, program)
-	g.eventually(t, g.name+" is ready", func() bool { return g.readiness() == http.StatusOK })
+	c.spawn(t, g, binary)
+	g.Eventually(t, g.name+" is ready", func() bool { return g.readiness() == http.StatusOK })
 }
 
 // startAll starts every gateway, and the balancer with its configuration as edit changed it; edit may be nil.
@@ -155,23 +156,16 @@ func (c *cluster) startAll(t testing.TB, edit func(string) string) {
 }
 
 // readiness returns the status of /readyz, 0 without an answer.
-func (g *gateway) readiness() int {
-	resp, err := http.Get("http://" + g.admin + "/readyz")
-	if err != nil {
-		return 0
-	}
-	_ = resp.Body.Close() // only the status counts
-	return resp.StatusCode
-}
+func (g *gateway) readiness() int { return program.Readiness(g.admin) }
 
 // reload tells the gateway to read its settings again, and waits until it has.
 func (g *gateway) reload(t testing.TB) {
 	t.Helper()
 	g.reloads++
-	if err := g.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := g.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	g.eventually(t, g.name+" has read its settings again", func() bool {
-		return strings.Count(g.log.String(), "settings reloaded") == g.reloads
+	g.Eventually(t, g.name+" has read its settings again", func() bool {
+		return strings.Count(g.Log(), "settings reloaded") == g.reloads
 	})
 }

@@ -43,7 +43,7 @@ func sending(t *testing.T, server *dbtest.Server, e engine, events int) (perSeco
 		deliver(t, c.gateways, events, 64)
 		began := time.Now()
 		c.destination(t, "resume")
-		c.gateways[0].eventually(t, "all messages are sent", func() bool {
+		c.gateways[0].Eventually(t, "all messages are sent", func() bool {
 			return number(t, conn, "SELECT count(*) FROM hookonce.message WHERE state = 2") == events
 		})
 		perSecond = float64(events) / time.Since(began).Seconds()

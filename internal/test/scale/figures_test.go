@@ -105,7 +105,7 @@ func bare(t testing.TB, server *dbtest.Server, n int) *cluster {
 func (c *cluster) stopAll(t testing.TB) {
 	t.Helper()
 	for _, g := range c.gateways {
-		g.kill()
+		g.Kill()
 	}
 }
 
@@ -117,7 +117,7 @@ func receive(t *testing.T, server *dbtest.Server, n, events int) (r received) {
 		var pids []int
 		for _, g := range c.gateways {
 			c.start(t, g, thisBuild(t))
-			pids = append(pids, g.cmd.Process.Pid)
+			pids = append(pids, g.Cmd.Process.Pid)
 		}
 		deliver(t, c.gateways, 1000, 64) // so that sessions and plans are there
 		spent := func() (sender, gateways, postgres time.Duration) {
@@ -261,7 +261,7 @@ func sharing(t *testing.T, server *dbtest.Server, n, events int) (s share) {
 		defer sink.Close()
 		for i, g := range c.gateways {
 			c.spawn(t, g, thisBuild(t), fmt.Sprintf("SINK=%s/%d", sink.URL, i))
-			g.eventually(t, "it is ready", func() bool { return g.readiness() == http.StatusOK })
+			g.Eventually(t, "it is ready", func() bool { return g.readiness() == http.StatusOK })
 		}
 		c.destination(t, "pause")
 		deliver(t, c.gateways[:1], events, 64)

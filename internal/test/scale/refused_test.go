@@ -13,13 +13,13 @@ import (
 func (c *cluster) mustRefuse(t testing.TB, g *gateway, program string, texts []string, env ...string) {
 	t.Helper()
 	c.spawn(t, g, program, env...)
-	<-g.exited
-	if code := g.cmd.ProcessState.ExitCode(); code != 1 || strings.Contains(g.log.String(), "serving") {
-		t.Errorf("it ended with code %d, want 1, and a log without \"serving\":\n%s", code, g.log.String())
+	<-g.Exited
+	if code := g.Cmd.ProcessState.ExitCode(); code != 1 || strings.Contains(g.Log(), "serving") {
+		t.Errorf("it ended with code %d, want 1, and a log without \"serving\":\n%s", code, g.Log())
 	}
 	for _, text := range texts {
-		if !strings.Contains(g.log.String(), text) {
-			t.Errorf("the log does not say %q:\n%s", text, g.log.String())
+		if !strings.Contains(g.Log(), text) {
+			t.Errorf("the log does not say %q:\n%s", text, g.Log())
 		}
 	}
 }
@@ -57,17 +57,17 @@ func TestReadOnlyServer(t *testing.T) {
 	l.waitMore(t, 50)
 
 	server.Fence(t)
-	running.eventually(t, "it is not ready", func() bool { return running.readiness() == http.StatusServiceUnavailable })
+	running.Eventually(t, "it is not ready", func() bool { return running.readiness() == http.StatusServiceUnavailable })
 	c.spawn(t, late, thisBuild(t))
-	late.eventually(t, "it waits", func() bool { return strings.Contains(late.log.String(), "read-only or a standby") })
-	if strings.Contains(late.log.String(), "serving") {
-		t.Errorf("it serves on a server that accepts no writes:\n%s", late.log.String())
+	late.Eventually(t, "it waits", func() bool { return strings.Contains(late.Log(), "read-only or a standby") })
+	if strings.Contains(late.Log(), "serving") {
+		t.Errorf("it serves on a server that accepts no writes:\n%s", late.Log())
 	}
 	l.finish()
 
 	server.Unfence(t)
 	for _, g := range c.gateways {
-		g.eventually(t, "it is ready", func() bool { return g.readiness() == http.StatusOK && c.inRotation(t, g) })
+		g.Eventually(t, "it is ready", func() bool { return g.readiness() == http.StatusOK && c.inRotation(t, g) })
 	}
 	again := c.load(t, "stripe", "/first")
 	again.waitMore(t, 50)
@@ -92,10 +92,10 @@ func TestMixedSchemas(t *testing.T) {
 	l := c.load(t, "stripe", "/first")
 	l.waitMore(t, 50)
 	third := c.gateways[2]
-	third.stop(t)
+	third.Stop(t)
 	c.mustRefuse(t, third, newSchema(t), []string{"step 2 (more) has not been applied", "hookonce migrate up"}, "HOOKONCE_MIGRATE=manual")
 	c.start(t, third, newSchema(t))
-	c.gateways[0].stop(t)
+	c.gateways[0].Stop(t)
 	c.mustRefuse(t, c.gateways[0], thisBuild(t), []string{"it has step 2, which this program does not know", "hookonce migrate status"})
 	c.start(t, c.gateways[0], newSchema(t))
 	l.waitMore(t, 100)

@@ -23,7 +23,7 @@ func amount(t testing.TB, short, full int) int {
 func (c *cluster) replaceAll(t testing.TB, program string) {
 	t.Helper()
 	for _, g := range c.gateways {
-		g.stop(t)
+		g.Stop(t)
 		c.start(t, g, program)
 	}
 }
@@ -71,7 +71,7 @@ func TestRollingRestartWithoutRetries(t *testing.T) {
 				mustBeUnnoticed(t, n)
 				return
 			}
-			c.gateways[0].stop(t)
+			c.gateways[0].Stop(t)
 			l.wait(t, "a first attempt fails", func(n counts) bool { return n.retried > 0 })
 		})
 	}
@@ -119,10 +119,10 @@ func TestGatewaysKilled(t *testing.T) {
 	for range amount(t, 8, 200) {
 		l.waitMore(t, 20+rand.IntN(100))
 		g := c.gateways[rand.IntN(len(c.gateways))]
-		g.kill()
+		g.Kill()
 		<-time.After(time.Duration(rand.IntN(1000)) * time.Millisecond) // an orchestrator takes its time
 		c.start(t, g, thisBuild(t))
-		g.eventually(t, "the balancer uses "+g.name, func() bool { return c.inRotation(t, g) })
+		g.Eventually(t, "the balancer uses "+g.name, func() bool { return c.inRotation(t, g) })
 	}
 	_, faults := c.check(t, l)
 	mustBeKept(t, faults)
@@ -137,7 +137,7 @@ func TestGatewaysKilledWithoutRetries(t *testing.T) {
 	})
 	l := c.load(t, "stripe", "/first")
 	l.waitMore(t, 100)
-	c.gateways[0].kill()
+	c.gateways[0].Kill()
 	l.wait(t, "a delivery fails twice", func(n counts) bool { return n.failed > 0 })
 	_, faults := c.check(t, l)
 	mustBeBroken(t, faults, "failed twice")

@@ -1,14 +1,12 @@
 package sqltest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
+	"github.com/hookonce/hookonce/internal/test/program"
 )
 
 const (
@@ -67,10 +66,10 @@ func Consumer(t *testing.T, schema string, command ...string) {
 		select {
 		case <-w.api.Called: // a consumer is in the middle of its work
 		case <-ctx.Done():
-			t.Fatalf("no consumer began work within %s\n%s", eventually.Bound, w.log())
+			t.Fatalf("no consumer began work within %s", eventually.Bound)
 		}
 		for _, p := range w.processes {
-			p.kill(t)
+			p.Kill()
 		}
 		w.start(t, command)
 	}
@@ -86,12 +85,9 @@ func Consumer(t *testing.T, schema string, command ...string) {
 	w.poison(ctx, t)
 	w.await(ctx, t, "SELECT count(*) = $1::int FROM hookonce.dead_letters", len(poisons))
 	for _, p := range w.processes {
-		p.stop(t)
+		p.Stop(t)
 	}
 	w.check(t)
-	if t.Failed() {
-		t.Log(w.log())
-	}
 }
 
 // poisons are bodies of events whose work always fails.
@@ -109,8 +105,7 @@ type trial struct {
 	store *hookpgx.Store
 	api   *examplestest.API
 
-	processes []*consumer
-	logs      []*lockedBuffer
+	processes []*program.Process
 }
 
 func newTrial(t *testing.T, schema string) *trial {
@@ -185,14 +180,14 @@ func (w *trial) await(ctx context.Context, t *testing.T, query string, args ...a
 			return
 		}
 		for _, p := range w.processes {
-			if p.hasEnded() {
-				t.Fatalf("a consumer ended by itself: %s\n%s", p.cmd.ProcessState, w.log())
+			if !p.Running() {
+				t.Fatalf("a consumer ended by itself: %s", p.Cmd.ProcessState)
 			}
 		}
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			t.Fatalf("%s %v: not true within %s\n%s", query, args, eventually.Bound, w.log())
+			t.Fatalf("%s %v: not true within %s", query, args, eventually.Bound)
 		}
 	}
 }
@@ -238,98 +233,16 @@ func (w *trial) check(t *testing.T) {
 	w.api.Check(t, trialEvents)
 }
 
-// start starts the consumers, which are stopped when the test ends.
+// start starts the consumers. The log of each is shown if the test fails.
 func (w *trial) start(t *testing.T, command []string) {
 	t.Helper()
 	w.processes = nil
 	for range trialSide {
-		p := &consumer{cmd: exec.Command(command[0], command[1:]...), ended: make(chan struct{})}
-		p.cmd.Env = []string{
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Env = []string{
 			"PATH=" + os.Getenv("PATH"), "DATABASE_URL=" + w.url, "NEXT_API=" + w.api.URL,
 			fmt.Sprint("ATTEMPTS=", trialAttempts), "FIRST_RETRY=50 milliseconds",
 		}
-		log := &lockedBuffer{}
-		p.cmd.Stdout, p.cmd.Stderr = log, log
-		if err := p.cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			_ = p.cmd.Wait() // ProcessState has the exit code
-			close(p.ended)
-		}()
-		t.Cleanup(func() {
-			_ = p.cmd.Process.Kill() // the process may have ended
-			<-p.ended
-		})
-		w.processes, w.logs = append(w.processes, p), append(w.logs, log)
+		w.processes = append(w.processes, program.Start(t, cmd))
 	}
-}
-
-// log returns the output of the consumers.
-func (w *trial) log() string {
-	var all bytes.Buffer
-	for i, log := range w.logs {
-		if text := log.String(); text != "" {
-			fmt.Fprintf(&all, "consumer %d: %s\n", i, text)
-		}
-	}
-	return all.String()
-}
-
-// consumer is a process that takes events.
-type consumer struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-}
-
-func (p *consumer) hasEnded() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-func (p *consumer) kill(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Kill(); err != nil {
-		t.Fatalf("killing a consumer: %v", err)
-	}
-	<-p.ended
-}
-
-// stop ends the process with SIGTERM, and checks its exit code.
-func (p *consumer) stop(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatalf("stopping a consumer: %v", err)
-	}
-	select {
-	case <-p.ended:
-		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-			t.Errorf("a consumer ended with %s", p.cmd.ProcessState)
-		}
-	case <-time.After(eventually.Bound):
-		t.Errorf("a consumer did not end within %s of SIGTERM", eventually.Bound)
-	}
-}
-
-// lockedBuffer is a bytes.Buffer for concurrent use.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

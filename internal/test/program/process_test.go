@@ -1,4 +1,4 @@
-package scale
+package program
 
 import (
 	"fmt"
@@ -19,13 +19,13 @@ func TestKilledTestLeavesNoProcess(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux binds a child to its parent")
 	}
-	const variable = "HOOKONCE_SCALE_ORPHAN"
+	const variable = "HOOKONCE_TEST_ORPHAN"
 	if os.Getenv(variable) != "" {
 		sleep := exec.Command("sh", "-c", "trap '' QUIT; exec sleep 120") // HAProxy goes on after SIGQUIT
 		sleep.ExtraFiles = []*os.File{os.Stdout}                          // so that the pipe is open while it runs
-		p := start(t, "sleep", sleep)
+		p := Start(t, sleep)
 		fmt.Println("started")
-		<-p.exited
+		<-p.Exited
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), variable+"=1", "TMPDIR="+t.TempDir())
