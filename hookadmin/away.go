@@ -101,7 +101,7 @@ func (k *keptPages) of(key string) keptPage {
 
 // fresh returns the part of a page that comes from the database. If the database does not answer, it
 // is the last one that was read, with its time, or nil.
-func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, staleness) {
+func fresh[Part any](h *handling, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, staleness) {
 	values := r.URL.Query()
 	values.Del("refresh")
 	key := r.URL.EscapedPath() + "?" + values.Encode()
@@ -120,7 +120,7 @@ func fresh[Part any](h *handler, r *http.Request, now time.Time, read func(conte
 
 // lastEvent returns an event. While the database is away, it is the event as its page showed it last, with its
 // time, or an error.
-func (h *handler) lastEvent(r *http.Request, source, id string, now time.Time) (*driver.EventDetail, staleness, error) {
+func (h *handling) lastEvent(r *http.Request, source, id string, now time.Time) (*driver.EventDetail, staleness, error) {
 	key := queryOf(url.Values{"source": {source}, "id": {id}})
 	found, err := h.readEvent(r, source, id)
 	if err == nil {

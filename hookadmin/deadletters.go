@@ -21,17 +21,17 @@ const (
 	answerTimeout = 10 * time.Second
 )
 
-func (h *handler) listDeadLetters(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters, NewDeadLetterPage)
 }
 
-func (h *handler) replayDead(w http.ResponseWriter, r *http.Request) {
+func (h *handling) replayDead(w http.ResponseWriter, r *http.Request) {
 	h.workOn(w, r, driver.JobReplay, h.engine.ReplayDead, func(worked hookonce.Worked, complete bool, _ string) *Worked {
 		return NewReplayedDead(worked, complete)
 	})
 }
 
-func (h *handler) discardDead(w http.ResponseWriter, r *http.Request) {
+func (h *handling) discardDead(w http.ResponseWriter, r *http.Request) {
 	h.workOn(w, r, driver.JobDiscard, h.engine.Discard, func(worked hookonce.Worked, complete bool, id string) *Worked {
 		out := NewDiscarded(worked, complete)
 		out.RequestID = id
@@ -107,7 +107,7 @@ func (q *DeadLettersRequest) request(action, id string, which *hookonce.DeadLett
 
 // workOn calls work for the dead letters that r selects, for at most bulkTimeout. More than
 // operate.ManyDeadLetters become a job.
-func (h *handler) workOn(
+func (h *handling) workOn(
 	w http.ResponseWriter, r *http.Request, action string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
 	shape func(hookonce.Worked, bool, string) *Worked,
@@ -150,7 +150,7 @@ func (h *handler) workOn(
 
 // asJob starts a job for a selection of many dead letters. It reports whether r is answered, or a job
 // was started.
-func (h *handler) asJob(w http.ResponseWriter, r *http.Request, request *operate.Request, which *hookonce.DeadLetters) (job string, answered bool) {
+func (h *handling) asJob(w http.ResponseWriter, r *http.Request, request *operate.Request, which *hookonce.DeadLetters) (job string, answered bool) {
 	if which.EventIDs != nil || which.MessageIDs != nil || !which.Filter.After.IsZero() {
 		return "", false
 	}

@@ -10,7 +10,7 @@ import (
 
 var errorParameters = []string{"source", "destination", "signature", "since", "until", "limit", "cursor"}
 
-func (h *handler) listErrors(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listErrors(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, ParseGroupFilter, h.store.ErrorGroups, NewErrorPage)
 }
 

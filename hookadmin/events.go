@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-func (h *handler) listEvents(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listEvents(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, h.parseFilter, h.freshEvents, NewEventPage)
 }
 
@@ -46,7 +46,7 @@ func (h *handler) sources() []string {
 
 // list answers with the page that the parameters of r select.
 func list[Filter, Page, Shape any](
-	h *handler, w http.ResponseWriter, r *http.Request,
+	h *handling, w http.ResponseWriter, r *http.Request,
 	parse func(url.Values, time.Time) (*Filter, error),
 	find func(context.Context, *Filter) (*Page, error),
 	shape func(*Page) Shape,
@@ -70,7 +70,7 @@ func list[Filter, Page, Shape any](
 	writeJSON(w, shape(page))
 }
 
-func (h *handler) showEvent(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showEvent(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	found, err := h.freshEvent(ctx, r.PathValue("source"), r.PathValue("event_id"))
@@ -88,18 +88,18 @@ func (h *handler) showEvent(w http.ResponseWriter, r *http.Request) {
 
 // freshEvents and freshEvent read events after the counts of this gateway's deliveries were written:
 // the sender of a duplicate has its answer already.
-func (h *handler) freshEvents(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
+func (h *handling) freshEvents(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
 	h.writeCounts(ctx)
 	return h.store.Events(ctx, f)
 }
 
-func (h *handler) freshEvent(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
+func (h *handling) freshEvent(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
 	h.writeCounts(ctx)
 	return h.store.Event(ctx, source, eventID)
 }
 
 // writeCounts fails no read: without it a count is a second old.
-func (h *handler) writeCounts(ctx context.Context) {
+func (h *handling) writeCounts(ctx context.Context) {
 	if err := h.engine.Operator().FreshCounts(ctx); err != nil {
 		h.logger.Debug("writing delivery counts failed; this answer may lack the deliveries of the last second", slog.Any("error", err))
 	}

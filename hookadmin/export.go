@@ -27,11 +27,11 @@ const (
 	nextTrailer = "Hookonce-Next"
 )
 
-func (h *handler) exportNDJSON(w http.ResponseWriter, r *http.Request) {
+func (h *handling) exportNDJSON(w http.ResponseWriter, r *http.Request) {
 	h.export(w, r, "application/x-ndjson", "events.ndjson", ndjsonWriter{w})
 }
 
-func (h *handler) exportCSV(w http.ResponseWriter, r *http.Request) {
+func (h *handling) exportCSV(w http.ResponseWriter, r *http.Request) {
 	h.export(w, r, "text/csv; charset=utf-8", "events.csv", newCSVWriter(w))
 }
 
@@ -45,7 +45,7 @@ type eventWriter interface {
 
 // export streams the events that the parameters of r select. The first page comes before the header of
 // the answer, so that its errors have their usual status. A later error breaks the connection.
-func (h *handler) export(w http.ResponseWriter, r *http.Request, contentType, name string, to eventWriter) {
+func (h *handling) export(w http.ResponseWriter, r *http.Request, contentType, name string, to eventWriter) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return

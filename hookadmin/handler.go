@@ -84,12 +84,15 @@ type handler struct {
 	logger   *slog.Logger
 
 	keptEvents *keptPages
+}
 
-	// The rest is about one request.
-	thing  string // kind of thing the request is about, as a 404 names it
-	page   bool   // the answer is HTML
-	access Access // of the caller
-	reason string // the word for programs in a problem; "" for none
+// handling is the handler at work on one request.
+type handling struct {
+	*handler
+	endpoint *endpoint    // of the request; for an unknown path, one like it
+	logger   *slog.Logger // names what the request is about
+	access   Access       // of the caller
+	reason   string       // the word for programs in a problem; "" for none
 }
 
 // New returns the handler of the admin API and of the dashboard, for a listener of its own. It is safe
@@ -147,11 +150,6 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
 	}
-	if h.metrics == nil {
-		h.metrics = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.fail(w, r, http.StatusNotFound, "This program keeps no metrics.", nil)
-		})
-	}
 	return h, nil
 }
 
@@ -160,7 +158,7 @@ type endpoint struct {
 	method string // GET, which includes HEAD, or POST
 	// path consists of segments; {name} matches any segment that is not empty.
 	path  string
-	serve func(*handler, http.ResponseWriter, *http.Request)
+	serve func(*handling, http.ResponseWriter, *http.Request)
 	query []string // parameters that the endpoint takes
 	thing string   // the missing thing that a 404 names
 	probe bool     // needs no token
@@ -170,73 +168,73 @@ type endpoint struct {
 
 // endpoints are all endpoints. Each path matches one pattern.
 var endpoints = []endpoint{
-	{method: "GET", path: "/api/v1/events", serve: (*handler).listEvents, query: eventParameters},
-	{method: "GET", path: "/api/v1/events.ndjson", serve: (*handler).exportNDJSON, query: eventParameters},
-	{method: "GET", path: "/api/v1/events.csv", serve: (*handler).exportCSV, query: eventParameters},
-	{method: "GET", path: "/api/v1/search", serve: (*handler).search, query: searchParameters},
-	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handler).showEvent, thing: "event"},
-	{method: "POST", path: "/api/v1/events/{source}/{event_id}/replay", serve: (*handler).replayEvent, thing: "event"},
-	{method: "POST", path: "/api/v1/events/{source}/{event_id}/redact", serve: (*handler).redactEvent, thing: "event"},
-	{method: "GET", path: "/api/v1/dead-letters", serve: (*handler).listDeadLetters, query: deadLetterParameters},
-	{method: "POST", path: "/api/v1/dead-letters/replay", serve: (*handler).replayDead},
-	{method: "POST", path: "/api/v1/dead-letters/discard", serve: (*handler).discardDead},
-	{method: "POST", path: "/api/v1/dead-letters/undo", serve: (*handler).undoDiscard},
-	{method: "GET", path: "/api/v1/jobs", serve: (*handler).listJobs, query: jobParameters},
-	{method: "POST", path: "/api/v1/jobs", serve: (*handler).planJob},
-	{method: "GET", path: "/api/v1/jobs/{id}", serve: (*handler).showJob, thing: "job"},
-	{method: "POST", path: "/api/v1/jobs/{id}/start", serve: (*handler).startJob, thing: "job"},
-	{method: "POST", path: "/api/v1/jobs/{id}/cancel", serve: (*handler).cancelJob, thing: "job"},
-	{method: "GET", path: "/api/v1/errors", serve: (*handler).listErrors, query: errorParameters},
-	{method: "GET", path: "/api/v1/messages", serve: (*handler).listMessages, query: messageParameters},
-	{method: "POST", path: "/api/v1/messages/{id}/retry", serve: (*handler).retryMessage, thing: "message"},
-	{method: "GET", path: "/api/v1/quarantine", serve: (*handler).listQuarantine, query: quarantineParameters},
-	{method: "GET", path: "/api/v1/quarantine/{id}", serve: (*handler).showQuarantined, thing: quarantinedRequest},
-	{method: "POST", path: "/api/v1/quarantine/{id}/retry", serve: (*handler).retryQuarantined, thing: quarantinedRequest},
-	{method: "GET", path: "/api/v1/refused", serve: (*handler).listRefused, query: refusedParameters},
-	{method: "GET", path: "/api/v1/sources", serve: (*handler).listSources},
-	{method: "GET", path: "/api/v1/routes", serve: (*handler).listRoutes},
-	{method: "GET", path: "/api/v1/destinations", serve: (*handler).listDestinations},
-	{method: "POST", path: "/api/v1/destinations/{name}/retry", serve: (*handler).retryDestination, thing: destinationThing},
-	{method: "POST", path: "/api/v1/destinations/{name}/pause", serve: (*handler).pauseDestination, thing: destinationThing},
-	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handler).resumeDestination, thing: destinationThing},
-	{method: "GET", path: "/api/v1/stats", serve: (*handler).showStats},
-	{method: "GET", path: "/api/v1/series", serve: (*handler).showSeries, query: seriesParameters},
-	{method: "GET", path: "/api/v1/stream", serve: (*handler).showStream, query: streamParameters},
-	{method: "GET", path: "/api/v1/openapi.json", serve: (*handler).showOpenAPI},
-	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handler).showProfile, query: profileParameters},
-	{method: "GET", path: "/metrics", serve: (*handler).showMetrics},
-	{method: "GET", path: "/healthz", serve: (*handler).healthz, probe: true},
-	{method: "GET", path: "/readyz", serve: (*handler).readyz, probe: true},
-	{method: "GET", path: "/", serve: (*handler).showOverview, query: chartPageParameters, page: true},
-	{method: "GET", path: "/events", serve: (*handler).showEventsPage, query: eventPageParameters, page: true},
-	{method: "GET", path: "/events/{source}/{event_id}", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
-	{method: "GET", path: "/event", serve: (*handler).showEventPage, query: eventPageQuery, thing: "event", page: true},
-	{method: "GET", path: "/event/body", serve: (*handler).downloadBody, query: eventPageQuery, thing: "event", page: true},
-	{method: "GET", path: "/sources", serve: (*handler).showSources, query: pageParameters, page: true},
-	{method: "GET", path: "/sources/{name}", serve: (*handler).showSource, query: chartPageParameters, thing: "source", page: true},
-	{method: "GET", path: "/destinations", serve: (*handler).showDestinations, query: pageParameters, page: true},
-	{method: "GET", path: "/destinations/{name}", serve: (*handler).showDestination, query: chartPageParameters, thing: destinationThing, page: true},
-	{method: "GET", path: "/dead-letters", serve: (*handler).showLettersPage, query: letterParameters, page: true},
-	{method: "GET", path: "/refused", serve: (*handler).showRefusedPage, query: refusedPageParameters, page: true},
-	{method: "GET", path: "/quarantine", serve: (*handler).showQuarantinePage, query: quarantinePageParameters, page: true},
-	{method: "POST", path: "/act/destination", serve: (*handler).actDestination, thing: destinationThing, page: true},
-	{method: "GET", path: "/jobs", serve: (*handler).showJobsPage, query: jobPageParameters, page: true},
-	{method: "GET", path: "/jobs/{id}", serve: (*handler).showJobPage, query: pageParameters, thing: "job", page: true},
-	{method: "GET", path: "/quarantine/{id}", serve: (*handler).showQuarantinedPage, query: pageParameters, thing: quarantinedRequest, page: true},
-	{method: "GET", path: "/search", serve: (*handler).showSearchPage, query: searchPageParameters, page: true},
-	{method: "POST", path: "/act/plan", serve: (*handler).actPlan, page: true},
-	{method: "POST", path: "/act/job", serve: (*handler).actJob, thing: "job", page: true},
-	{method: "POST", path: "/act/undo", serve: (*handler).actUndo, thing: "discard", page: true},
-	{method: "POST", path: "/act/letters", serve: (*handler).actLetters, page: true},
-	{method: "POST", path: "/act/discard", serve: (*handler).actDiscard, thing: "event", page: true},
-	{method: "POST", path: "/act/redact", serve: (*handler).actRedact, thing: "event", page: true},
-	{method: "POST", path: "/act/replay", serve: (*handler).actReplay, thing: "event", page: true},
-	{method: "POST", path: "/act/retry", serve: (*handler).actRetry, thing: "message", page: true},
-	{method: "POST", path: "/act/quarantine", serve: (*handler).actQuarantine, thing: quarantinedRequest, page: true},
-	{method: "GET", path: "/login", serve: (*handler).showLogin, page: true, door: true},
-	{method: "POST", path: "/login", serve: (*handler).login, page: true, door: true},
-	{method: "POST", path: "/logout", serve: (*handler).logout, page: true, door: true},
-	{method: "GET", path: "/static/{name}", serve: (*handler).showAsset, probe: true},
+	{method: "GET", path: "/api/v1/events", serve: (*handling).listEvents, query: eventParameters},
+	{method: "GET", path: "/api/v1/events.ndjson", serve: (*handling).exportNDJSON, query: eventParameters},
+	{method: "GET", path: "/api/v1/events.csv", serve: (*handling).exportCSV, query: eventParameters},
+	{method: "GET", path: "/api/v1/search", serve: (*handling).search, query: searchParameters},
+	{method: "GET", path: "/api/v1/events/{source}/{event_id}", serve: (*handling).showEvent, thing: "event"},
+	{method: "POST", path: "/api/v1/events/{source}/{event_id}/replay", serve: (*handling).replayEvent, thing: "event"},
+	{method: "POST", path: "/api/v1/events/{source}/{event_id}/redact", serve: (*handling).redactEvent, thing: "event"},
+	{method: "GET", path: "/api/v1/dead-letters", serve: (*handling).listDeadLetters, query: deadLetterParameters},
+	{method: "POST", path: "/api/v1/dead-letters/replay", serve: (*handling).replayDead},
+	{method: "POST", path: "/api/v1/dead-letters/discard", serve: (*handling).discardDead},
+	{method: "POST", path: "/api/v1/dead-letters/undo", serve: (*handling).undoDiscard},
+	{method: "GET", path: "/api/v1/jobs", serve: (*handling).listJobs, query: jobParameters},
+	{method: "POST", path: "/api/v1/jobs", serve: (*handling).planJob},
+	{method: "GET", path: "/api/v1/jobs/{id}", serve: (*handling).showJob, thing: "job"},
+	{method: "POST", path: "/api/v1/jobs/{id}/start", serve: (*handling).startJob, thing: "job"},
+	{method: "POST", path: "/api/v1/jobs/{id}/cancel", serve: (*handling).cancelJob, thing: "job"},
+	{method: "GET", path: "/api/v1/errors", serve: (*handling).listErrors, query: errorParameters},
+	{method: "GET", path: "/api/v1/messages", serve: (*handling).listMessages, query: messageParameters},
+	{method: "POST", path: "/api/v1/messages/{id}/retry", serve: (*handling).retryMessage, thing: "message"},
+	{method: "GET", path: "/api/v1/quarantine", serve: (*handling).listQuarantine, query: quarantineParameters},
+	{method: "GET", path: "/api/v1/quarantine/{id}", serve: (*handling).showQuarantined, thing: quarantinedRequest},
+	{method: "POST", path: "/api/v1/quarantine/{id}/retry", serve: (*handling).retryQuarantined, thing: quarantinedRequest},
+	{method: "GET", path: "/api/v1/refused", serve: (*handling).listRefused, query: refusedParameters},
+	{method: "GET", path: "/api/v1/sources", serve: (*handling).listSources},
+	{method: "GET", path: "/api/v1/routes", serve: (*handling).listRoutes},
+	{method: "GET", path: "/api/v1/destinations", serve: (*handling).listDestinations},
+	{method: "POST", path: "/api/v1/destinations/{name}/retry", serve: (*handling).retryDestination, thing: destinationThing},
+	{method: "POST", path: "/api/v1/destinations/{name}/pause", serve: (*handling).pauseDestination, thing: destinationThing},
+	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handling).resumeDestination, thing: destinationThing},
+	{method: "GET", path: "/api/v1/stats", serve: (*handling).showStats},
+	{method: "GET", path: "/api/v1/series", serve: (*handling).showSeries, query: seriesParameters},
+	{method: "GET", path: "/api/v1/stream", serve: (*handling).showStream, query: streamParameters},
+	{method: "GET", path: "/api/v1/openapi.json", serve: (*handling).showOpenAPI},
+	{method: "GET", path: "/debug/pprof/{profile}", serve: (*handling).showProfile, query: profileParameters},
+	{method: "GET", path: "/metrics", serve: (*handling).showMetrics},
+	{method: "GET", path: "/healthz", serve: (*handling).healthz, probe: true},
+	{method: "GET", path: "/readyz", serve: (*handling).readyz, probe: true},
+	{method: "GET", path: "/", serve: (*handling).showOverview, query: chartPageParameters, page: true},
+	{method: "GET", path: "/events", serve: (*handling).showEventsPage, query: eventPageParameters, page: true},
+	{method: "GET", path: "/events/{source}/{event_id}", serve: (*handling).showEventPage, query: eventPageQuery, thing: "event", page: true},
+	{method: "GET", path: "/event", serve: (*handling).showEventPage, query: eventPageQuery, thing: "event", page: true},
+	{method: "GET", path: "/event/body", serve: (*handling).downloadBody, query: eventPageQuery, thing: "event", page: true},
+	{method: "GET", path: "/sources", serve: (*handling).showSources, query: pageParameters, page: true},
+	{method: "GET", path: "/sources/{name}", serve: (*handling).showSource, query: chartPageParameters, thing: "source", page: true},
+	{method: "GET", path: "/destinations", serve: (*handling).showDestinations, query: pageParameters, page: true},
+	{method: "GET", path: "/destinations/{name}", serve: (*handling).showDestination, query: chartPageParameters, thing: destinationThing, page: true},
+	{method: "GET", path: "/dead-letters", serve: (*handling).showLettersPage, query: letterParameters, page: true},
+	{method: "GET", path: "/refused", serve: (*handling).showRefusedPage, query: refusedPageParameters, page: true},
+	{method: "GET", path: "/quarantine", serve: (*handling).showQuarantinePage, query: quarantinePageParameters, page: true},
+	{method: "POST", path: "/act/destination", serve: (*handling).actDestination, thing: destinationThing, page: true},
+	{method: "GET", path: "/jobs", serve: (*handling).showJobsPage, query: jobPageParameters, page: true},
+	{method: "GET", path: "/jobs/{id}", serve: (*handling).showJobPage, query: pageParameters, thing: "job", page: true},
+	{method: "GET", path: "/quarantine/{id}", serve: (*handling).showQuarantinedPage, query: pageParameters, thing: quarantinedRequest, page: true},
+	{method: "GET", path: "/search", serve: (*handling).showSearchPage, query: searchPageParameters, page: true},
+	{method: "POST", path: "/act/plan", serve: (*handling).actPlan, page: true},
+	{method: "POST", path: "/act/job", serve: (*handling).actJob, thing: "job", page: true},
+	{method: "POST", path: "/act/undo", serve: (*handling).actUndo, thing: "discard", page: true},
+	{method: "POST", path: "/act/letters", serve: (*handling).actLetters, page: true},
+	{method: "POST", path: "/act/discard", serve: (*handling).actDiscard, thing: "event", page: true},
+	{method: "POST", path: "/act/redact", serve: (*handling).actRedact, thing: "event", page: true},
+	{method: "POST", path: "/act/replay", serve: (*handling).actReplay, thing: "event", page: true},
+	{method: "POST", path: "/act/retry", serve: (*handling).actRetry, thing: "message", page: true},
+	{method: "POST", path: "/act/quarantine", serve: (*handling).actQuarantine, thing: quarantinedRequest, page: true},
+	{method: "GET", path: "/login", serve: (*handling).showLogin, page: true, door: true},
+	{method: "POST", path: "/login", serve: (*handling).login, page: true, door: true},
+	{method: "POST", path: "/logout", serve: (*handling).logout, page: true, door: true},
+	{method: "GET", path: "/static/{name}", serve: (*handling).showAsset, probe: true},
 }
 
 // ServeHTTP routes on the escaped path itself: http.ServeMux would redirect an event id that
@@ -256,12 +254,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e := forMethod(at, r.Method); e != nil {
 		here = e
 	}
-	h = h.about(here, values)
-	if h.page {
+	h.about(here, values).serve(w, r, at, values)
+}
+
+// serve answers a request to one of the endpoints at its path, whose segments have these values.
+func (h *handling) serve(w http.ResponseWriter, r *http.Request, at []*endpoint, values map[string]string) {
+	if h.endpoint.page {
 		setPageHeaders(w.Header())
 	}
-	defer h.answerPanic(here, w, r)
-	access, refused := h.guard.check(w.Header(), r, here)
+	defer h.answerPanic(w, r)
+	access, refused := h.guard.check(w.Header(), r, h.endpoint)
 	h.access = access
 	if refused != nil {
 		h.refuse(w, r, refused)
@@ -295,7 +297,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answerPanic is deferred. It answers a panic, also of a function of the Config, with 500, or with 503
 // to a probe.
-func (h *handler) answerPanic(e *endpoint, w http.ResponseWriter, r *http.Request) {
+func (h *handling) answerPanic(w http.ResponseWriter, r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
@@ -304,24 +306,23 @@ func (h *handler) answerPanic(e *endpoint, w http.ResponseWriter, r *http.Reques
 		panic(v)
 	}
 	status := http.StatusInternalServerError
-	if e.probe {
+	if h.endpoint.probe {
 		status = http.StatusServiceUnavailable
 	}
 	h.fail(w, r, status, "An internal error occurred. The log has it under this error id.", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 }
 
-// about returns a copy of h for one request of e, with the source, event, message or quarantined
-// request in its log lines.
-func (h *handler) about(e *endpoint, values map[string]string) *handler {
-	about := *h
-	about.thing, about.page = e.thing, e.page
+// about returns h at work on one request of e, with the source, event, message or quarantined request in
+// its log lines.
+func (h *handler) about(e *endpoint, values map[string]string) *handling {
+	logger := h.logger
 	for _, name := range []string{"source", "event_id"} {
 		if value, ok := values[name]; ok {
-			about.logger = about.logger.With(slog.String(name, value))
+			logger = logger.With(slog.String(name, value))
 		}
 	}
 	if name, ok := values["name"]; ok && e.thing == destinationThing {
-		about.logger = about.logger.With(slog.String("destination", name))
+		logger = logger.With(slog.String("destination", name))
 	}
 	if id, ok := values["id"]; ok {
 		name := "message_id"
@@ -331,9 +332,9 @@ func (h *handler) about(e *endpoint, values map[string]string) *handler {
 		case "job":
 			name = "job"
 		}
-		about.logger = about.logger.With(slog.String(name, id))
+		logger = logger.With(slog.String(name, id))
 	}
-	return &about
+	return &handling{handler: h, endpoint: e, logger: logger}
 }
 
 // asksForPage reports whether a browser asks for something to show to a person.
@@ -351,7 +352,7 @@ func setSecurityHeaders(header http.Header) {
 	header.Set("X-Content-Type-Options", "nosniff")
 }
 
-func (h *handler) refuseMethod(w http.ResponseWriter, r *http.Request, at []*endpoint) {
+func (h *handling) refuseMethod(w http.ResponseWriter, r *http.Request, at []*endpoint) {
 	var allowed []string
 	for _, e := range at {
 		allowed = append(allowed, e.method)
@@ -363,13 +364,19 @@ func (h *handler) refuseMethod(w http.ResponseWriter, r *http.Request, at []*end
 	h.fail(w, r, http.StatusMethodNotAllowed, "Allowed here: "+strings.Join(allowed, ", ")+".", nil)
 }
 
-func (h *handler) showMetrics(w http.ResponseWriter, r *http.Request) { h.metrics.ServeHTTP(w, r) }
+func (h *handling) showMetrics(w http.ResponseWriter, r *http.Request) {
+	if h.metrics == nil {
+		h.fail(w, r, http.StatusNotFound, "This program keeps no metrics.", nil)
+		return
+	}
+	h.metrics.ServeHTTP(w, r)
+}
 
 func (h *handler) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, Health{Status: "ok"})
 }
 
-func (h *handler) readyz(w http.ResponseWriter, r *http.Request) {
+func (h *handling) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := h.ready(ctx); err != nil {

@@ -115,7 +115,7 @@ func (q *JobRequest) job(now time.Time) (*operate.Request, error) {
 	return &operate.Request{Of: of, Action: q.Action, Mode: q.Mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
 }
 
-func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
+func (h *handling) planJob(w http.ResponseWriter, r *http.Request) {
 	var q JobRequest
 	if !h.read(w, r, &q) {
 		return
@@ -138,7 +138,7 @@ func (h *handler) planJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // addJob plans a job, or answers with an error and returns nil.
-func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *operate.Request) *driver.Job {
+func (h *handling) addJob(w http.ResponseWriter, r *http.Request, request *operate.Request) *driver.Job {
 	ctx, cancel := changing(r)
 	defer cancel()
 	job, err := h.engine.Operator().PlanJob(ctx, request)
@@ -149,7 +149,7 @@ func (h *handler) addJob(w http.ResponseWriter, r *http.Request, request *operat
 	return nil
 }
 
-func (h *handler) listJobs(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listJobs(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, ParseJobFilter, h.store.Jobs, NewJobPage)
 }
 
@@ -166,7 +166,7 @@ func ParseJobFilter(values url.Values, now time.Time) (*driver.JobFilter, error)
 	return &driver.JobFilter{State: values.Get("state"), Limit: l.limit, After: after}, nil
 }
 
-func (h *handler) showJob(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showJob(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	job, err := h.store.Job(ctx, r.PathValue("id"))
@@ -177,15 +177,15 @@ func (h *handler) showJob(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, NewJob(job))
 }
 
-func (h *handler) startJob(w http.ResponseWriter, r *http.Request) {
+func (h *handling) startJob(w http.ResponseWriter, r *http.Request) {
 	h.changeJob(w, r, h.engine.Operator().StartJob)
 }
 
-func (h *handler) cancelJob(w http.ResponseWriter, r *http.Request) {
+func (h *handling) cancelJob(w http.ResponseWriter, r *http.Request) {
 	h.changeJob(w, r, h.engine.Operator().CancelJob)
 }
 
-func (h *handler) changeJob(w http.ResponseWriter, r *http.Request, change func(context.Context, string) (*driver.Job, error)) {
+func (h *handling) changeJob(w http.ResponseWriter, r *http.Request, change func(context.Context, string) (*driver.Job, error)) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}
@@ -207,7 +207,7 @@ type UndoRequest struct {
 	RequestID string `json:"request_id"`
 }
 
-func (h *handler) undoDiscard(w http.ResponseWriter, r *http.Request) {
+func (h *handling) undoDiscard(w http.ResponseWriter, r *http.Request) {
 	var q UndoRequest
 	if !h.read(w, r, &q) {
 		return

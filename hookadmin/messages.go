@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-func (h *handler) listMessages(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listMessages(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, h.ofSources(ParseMessageFilter), h.store.Messages, NewMessagePage)
 }
 
-func (h *handler) retryMessage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) retryMessage(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // listSources shows the settings even without the database.
-func (h *handler) listSources(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listSources(w http.ResponseWriter, r *http.Request) {
 	all := h.engine.Operator().Sources()
 	page := NewSourcePage(all)
 	names := make([]string, len(all))
@@ -34,7 +34,7 @@ func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {
 
 // listDestinations shows the circuits even without the database: an outage may be the reason to
 // look.
-func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listDestinations(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are listed without their counts", slog.Any("error", err))
@@ -44,7 +44,7 @@ func (h *handler) listDestinations(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, page)
 }
 
-func (h *handler) showStats(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showStats(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.failStore(w, r, err)

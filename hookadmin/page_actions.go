@@ -16,12 +16,12 @@ import (
 
 // failedText returns the text that tells a person at a page about err: what happened, and what to do. The
 // sentences of known come first. It logs the causes that are not the person's own.
-func (h *handler) failedText(r *http.Request, known sentences, doing string, err error) string {
+func (h *handling) failedText(r *http.Request, known sentences, doing string, err error) string {
 	if text := known.text(err); text != "" {
 		return text
 	}
 	if errors.Is(err, driver.ErrNotFound) {
-		return "There is no such " + h.thing + " any more. Nothing was changed."
+		return "There is no such " + h.endpoint.thing + " any more. Nothing was changed."
 	}
 	h.logger.WarnContext(r.Context(), doing+" failed", slog.Any("error", err))
 	switch {
@@ -34,7 +34,7 @@ func (h *handler) failedText(r *http.Request, known sentences, doing string, err
 }
 
 // eventForm reads a form about one event, and returns where to go afterwards.
-func (h *handler) eventForm(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values, back string) {
+func (h *handling) eventForm(w http.ResponseWriter, r *http.Request, known ...string) (values url.Values, back string) {
 	values = h.action(w, r, append(known, "source", "id")...)
 	if values == nil {
 		return nil, ""
@@ -44,7 +44,7 @@ func (h *handler) eventForm(w http.ResponseWriter, r *http.Request, known ...str
 }
 
 // actReplay replays one event: the form of its page.
-func (h *handler) actReplay(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actReplay(w http.ResponseWriter, r *http.Request) {
 	values, back := h.eventForm(w, r, "mode", "note")
 	if values == nil {
 		return
@@ -78,7 +78,7 @@ func messagesAre(n int) string {
 }
 
 // actRetry makes one message due now.
-func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actRetry(w http.ResponseWriter, r *http.Request) {
 	values, back := h.eventForm(w, r, "message")
 	if values == nil {
 		return
@@ -94,7 +94,7 @@ func (h *handler) actRetry(w http.ResponseWriter, r *http.Request) {
 }
 
 // actDiscard gives up the dead letters of one event.
-func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actDiscard(w http.ResponseWriter, r *http.Request) {
 	values, back := h.eventForm(w, r)
 	if values == nil {
 		return
@@ -116,7 +116,7 @@ func (h *handler) actDiscard(w http.ResponseWriter, r *http.Request) {
 }
 
 // actRedact removes the payload of one event.
-func (h *handler) actRedact(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actRedact(w http.ResponseWriter, r *http.Request) {
 	values, back := h.eventForm(w, r, "sure")
 	if values == nil {
 		return
@@ -136,7 +136,7 @@ func (h *handler) actRedact(w http.ResponseWriter, r *http.Request) {
 }
 
 // actQuarantine reads a quarantined request again.
-func (h *handler) actQuarantine(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actQuarantine(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "id")
 	if values == nil {
 		return

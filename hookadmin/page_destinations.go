@@ -41,7 +41,7 @@ type destinationActivity struct {
 }
 
 // destinationRows returns all destinations. If the database does not answer, they lack their counts.
-func (h *handler) destinationRows(r *http.Request, now time.Time) []destinationRow {
+func (h *handling) destinationRows(r *http.Request, now time.Time) []destinationRow {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are shown without their counts", slog.Any("error", err))
@@ -107,7 +107,7 @@ func (m moment) late() time.Duration {
 	return max(m.now.Sub(m.at), 0)
 }
 
-func (h *handler) showDestinations(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showDestinations(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.pageQuery(w, r, nil); !ok {
 		return
 	}
@@ -164,7 +164,7 @@ type destinationFigures struct {
 	Charts   []chart
 }
 
-func (h *handler) showDestination(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showDestination(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	span, ok := h.chartSpan(w, r, now)
 	if !ok {
@@ -216,7 +216,7 @@ func (p *destinationPage) Missing() bool { return p.Figures == nil }
 func (p *destinationsPage) Missing() bool { return p.Unknown }
 
 // actDestination retries, pauses or resumes a destination: the forms of its page.
-func (h *handler) actDestination(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actDestination(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "name", "action")
 	if values == nil {
 		return

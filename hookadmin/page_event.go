@@ -108,7 +108,7 @@ func eventOf(r *http.Request) (source, id string) {
 }
 
 // askedEvent returns the event that r asks for, or answers with an error and returns false.
-func (h *handler) askedEvent(w http.ResponseWriter, r *http.Request) (source, id string, ok bool) {
+func (h *handling) askedEvent(w http.ResponseWriter, r *http.Request) (source, id string, ok bool) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return "", "", false
@@ -132,7 +132,7 @@ func (h *handler) askedEvent(w http.ResponseWriter, r *http.Request) (source, id
 	return source, id, true
 }
 
-func (h *handler) readEvent(r *http.Request, source, id string) (*driver.EventDetail, error) {
+func (h *handling) readEvent(r *http.Request, source, id string) (*driver.EventDetail, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	found, err := h.freshEvent(ctx, source, id)
@@ -142,7 +142,7 @@ func (h *handler) readEvent(r *http.Request, source, id string) (*driver.EventDe
 	return found, nil
 }
 
-func (h *handler) showEventPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	source, id, ok := h.askedEvent(w, r)
 	if !ok {
 		return
@@ -327,7 +327,7 @@ func messagesSent(n int) string {
 }
 
 // downloadBody answers with the bytes of a body. The type is one that a browser only stores.
-func (h *handler) downloadBody(w http.ResponseWriter, r *http.Request) {
+func (h *handling) downloadBody(w http.ResponseWriter, r *http.Request) {
 	source, id, ok := h.askedEvent(w, r)
 	if !ok {
 		return

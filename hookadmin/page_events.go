@@ -41,7 +41,7 @@ type eventRow struct {
 // rowOf names the row of an event for app.js, which knows events of the stream by it.
 func rowOf(source, eventID string) string { return "e/" + url.PathEscape(source) + "/" + eventID }
 
-func (h *handler) showEventsPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -85,7 +85,7 @@ func (l *listPage) addExports() {
 	}
 }
 
-func (l *listPage) eventFields(h *handler) {
+func (l *listPage) eventFields(h *handling) {
 	l.field("source", "Source", "", h.sources()...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("state", "State", "", driver.EventStates()...)
@@ -151,7 +151,7 @@ func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventF
 }
 
 // noEvents says why a listing of events is empty.
-func (h *handler) noEvents(r *http.Request, l *listPage) *empty {
+func (h *handling) noEvents(r *http.Request, l *listPage) *empty {
 	if l.filtered() {
 		return l.whyEmpty(r, "events", func(ctx context.Context, values url.Values) (bool, error) {
 			values, err := pageValues(values)

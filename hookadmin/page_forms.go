@@ -33,7 +33,7 @@ type form struct {
 }
 
 // newForm returns the hidden fields of a form on the page that answers r.
-func (h *handler) newForm(r *http.Request) form {
+func (h *handling) newForm(r *http.Request) form {
 	return form{Allowed: h.access == FullAccess, Token: h.formToken(r), Key: "form-" + rand.Text()}
 }
 
@@ -85,7 +85,7 @@ func (h *handler) sign(purpose, text string) string {
 
 // action returns the fields of a form that changes something, of the given names and those of form,
 // or answers with an error and returns nil.
-func (h *handler) action(w http.ResponseWriter, r *http.Request, known ...string) url.Values {
+func (h *handling) action(w http.ResponseWriter, r *http.Request, known ...string) url.Values {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
 		h.fail(w, r, http.StatusUnsupportedMediaType, "This path takes forms of the dashboard. Programs use the API.", nil)
@@ -246,7 +246,7 @@ type undoBox struct {
 }
 
 // newUndoBox returns the offer of the page that answers r; nil if there is nothing to undo.
-func (h *handler) newUndoBox(r *http.Request, now time.Time) *undoBox {
+func (h *handling) newUndoBox(r *http.Request, now time.Time) *undoBox {
 	var u undo
 	if h.access != FullAccess || !h.unseal(r, undoCookie, &u) {
 		return nil
@@ -268,6 +268,6 @@ func (h *handler) undone(w http.ResponseWriter, r *http.Request, to, text string
 }
 
 // logAway logs that a page lacks a part.
-func (h *handler) logAway(r *http.Request, doing string, err error) {
+func (h *handling) logAway(r *http.Request, doing string, err error) {
 	h.logger.WarnContext(r.Context(), doing+" failed; the page lacks that part", slog.String("path", r.URL.EscapedPath()), slog.Any("error", err))
 }

@@ -36,7 +36,7 @@ type groupRow struct {
 
 // groupsFor returns the groups of the dead letters that a page lists; nil where groups cannot be
 // selected in the same way, and on later pages.
-func (h *handler) groupsFor(r *http.Request, l *listPage, now time.Time) *letterGroups {
+func (h *handling) groupsFor(r *http.Request, l *listPage, now time.Time) *letterGroups {
 	for name := range l.values {
 		if l.values.Get(name) != "" && !slices.Contains([]string{"destination", "signature", "tz", "refresh", "limit"}, name) {
 			return nil

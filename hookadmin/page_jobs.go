@@ -59,7 +59,7 @@ type jobView struct {
 	Finished     moment
 }
 
-func (h *handler) showJobsPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -89,7 +89,7 @@ func (h *handler) showJobsPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, status, "jobs.html", p)
 }
 
-func (h *handler) showJobPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showJobPage(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.pageQuery(w, r, nil); !ok {
 		return
 	}

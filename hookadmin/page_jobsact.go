@@ -13,7 +13,7 @@ import (
 )
 
 // actPlan plans a job for all dead letters that a page lists, and leads to its page, which asks.
-func (h *handler) actPlan(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actPlan(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "action", "source", "type", "destination", "note", "signature", "id", "message_id", "q", "since", "until", "tz", "all")
 	if values == nil {
 		return
@@ -72,7 +72,7 @@ func jobFilterOf(values url.Values) (*JobFilter, error) {
 }
 
 // actJob starts or cancels a job.
-func (h *handler) actJob(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actJob(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "id", "action", "count")
 	if values == nil {
 		return
@@ -116,7 +116,7 @@ func (h *handler) countRefused(ctx context.Context, id, typed string) string {
 }
 
 // actUndo undoes a discard.
-func (h *handler) actUndo(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actUndo(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "operation")
 	if values == nil {
 		return

@@ -55,7 +55,7 @@ func letterOf(l *driver.DeadLetter) string {
 	return rowOf(l.Source, l.EventID)
 }
 
-func (h *handler) showLettersPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -103,7 +103,7 @@ func liveUnless(ticked bool, status int, l *listPage) *live {
 	return &live{On: "attempt:dead event:dead", Source: l.values.Get("source"), Type: l.values.Get("type")}
 }
 
-func (l *listPage) letterFields(h *handler) {
+func (l *listPage) letterFields(h *handling) {
 	var destinations []string
 	for _, d := range h.engine.Operator().Destinations() {
 		destinations = append(destinations, d.Name)

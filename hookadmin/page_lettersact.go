@@ -29,7 +29,7 @@ type confirmed struct{ Name text }
 
 // actLetters replays or discards the dead letters that were ticked on a page. A replay is shown as a
 // plan first; the form of the plan confirms it.
-func (h *handler) actLetters(w http.ResponseWriter, r *http.Request) {
+func (h *handling) actLetters(w http.ResponseWriter, r *http.Request) {
 	values := h.action(w, r, "letter", "action", "back", "confirmed")
 	if values == nil {
 		return
@@ -59,7 +59,7 @@ func (h *handler) actLetters(w http.ResponseWriter, r *http.Request) {
 }
 
 // planReplay shows the selected dead letters and asks.
-func (h *handler) planReplay(w http.ResponseWriter, r *http.Request, values url.Values, back string) {
+func (h *handling) planReplay(w http.ResponseWriter, r *http.Request, values url.Values, back string) {
 	letters := values["letter"]
 	content := &confirmPage{
 		Root: rootFrom(r.URL.EscapedPath()), Form: h.newForm(r), Letters: letters, Back: values.Get("back"), BackTo: back,
@@ -77,7 +77,7 @@ func (h *handler) planReplay(w http.ResponseWriter, r *http.Request, values url.
 
 // workOnLetters carries an action out, and says how far it came. operation is the key of a discard,
 // for Undo, and "" for a replay.
-func (h *handler) workOnLetters(
+func (h *handling) workOnLetters(
 	w http.ResponseWriter, r *http.Request, selected *selection, back, operation string,
 	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
 ) {

@@ -129,7 +129,7 @@ func (l *listPage) filtered() bool { return len(l.Chips) > 0 }
 // wrong parameters. If the database does not answer, they are the rows that the same page showed last, and l
 // says so; without any the status is 503, and l says why.
 func listed[Filter, Page any](
-	h *handler, r *http.Request, l *listPage,
+	h *handling, r *http.Request, l *listPage,
 	parse func(url.Values, time.Time) (*Filter, error),
 	find func(context.Context, *Filter) (*Page, error),
 ) (*Filter, *Page, int) {
@@ -156,7 +156,7 @@ func listed[Filter, Page any](
 }
 
 // stillKept returns the rows that the page of l showed last, or nil, and the status of the page.
-func stillKept[Page any](h *handler, l *listPage, away error) (*Page, int) {
+func stillKept[Page any](h *handling, l *listPage, away error) (*Page, int) {
 	last := h.kept.of(l.keptAs(l.values))
 	if page, ok := last.content.(*Page); ok {
 		l.Stale = staleness{moment{last.at, time.Now()}, awayText(away)}

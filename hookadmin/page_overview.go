@@ -78,7 +78,7 @@ type spanChoice struct {
 var spanNames = []struct{ value, name string }{{"1h", "1 h"}, {"6h", "6 h"}, {"24h", "24 h"}, {"7d", "7 d"}, {"30d", "30 d"}}
 
 // chartSpan reads the span of the charts of a page, or answers with an error and returns false.
-func (h *handler) chartSpan(w http.ResponseWriter, r *http.Request, now time.Time) (*spanChoice, bool) {
+func (h *handling) chartSpan(w http.ResponseWriter, r *http.Request, now time.Time) (*spanChoice, bool) {
 	values, ok := h.pageQuery(w, r, spanParameters)
 	if !ok {
 		return nil, false
@@ -128,7 +128,7 @@ func (c *spanChoice) of(kind driver.FigureKind) *driver.SeriesFilter {
 	return &f
 }
 
-func (h *handler) showOverview(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showOverview(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	span, ok := h.chartSpan(w, r, now)
 	if !ok {

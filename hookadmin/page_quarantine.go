@@ -32,7 +32,7 @@ type quarantineRow struct {
 	Fits        []fit
 }
 
-func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -63,7 +63,7 @@ func (h *handler) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 }
 
 // showQuarantinedPage shows one quarantined request.
-func (h *handler) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.pageQuery(w, r, nil); !ok {
 		return
 	}

@@ -45,7 +45,7 @@ type wrongSecret struct {
 	Refused  string
 }
 
-func (h *handler) showRefusedPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return

@@ -40,7 +40,7 @@ type hitRow struct {
 }
 
 // showSearchPage leads to the only hit of an id, or shows all hits.
-func (h *handler) showSearchPage(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -70,7 +70,7 @@ func (h *handler) showSearchPage(w http.ResponseWriter, r *http.Request) {
 
 // lookUp returns the hits of the query, and the status of the page. Without hits to look for it
 // returns nil, and content says why.
-func (h *handler) lookUp(r *http.Request, content *searchPage, values url.Values) (*SearchPage, int) {
+func (h *handling) lookUp(r *http.Request, content *searchPage, values url.Values) (*SearchPage, int) {
 	err := checkParameters(values, searchPageParameters)
 	after, cursorErr := driver.ParseCursor(values.Get("cursor"))
 	if err == nil && cursorErr != nil {

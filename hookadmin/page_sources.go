@@ -76,7 +76,7 @@ func (h *handler) sourceRows() []sourceRow {
 	return rows
 }
 
-func (h *handler) showSources(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showSources(w http.ResponseWriter, r *http.Request) {
 	if _, ok := h.pageQuery(w, r, nil); !ok {
 		return
 	}
@@ -199,7 +199,7 @@ type reasonCount struct {
 	N      string
 }
 
-func (h *handler) showSource(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showSource(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	span, ok := h.chartSpan(w, r, now)
 	if !ok {

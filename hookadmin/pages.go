@@ -121,7 +121,7 @@ func contentOf(folder string) []string {
 }
 
 // render answers with a page. Callers without access get no links to sections.
-func (h *handler) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
+func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
 	at := r.URL.EscapedPath()
 	p.Root = rootFrom(at)
 	if h.access != NoAccess {
@@ -170,7 +170,7 @@ func rootFrom(escapedPath string) string {
 
 // pageQuery returns the parameters of a page that takes known ones besides "refresh", or answers with
 // an error and returns false.
-func (h *handler) pageQuery(w http.ResponseWriter, r *http.Request, known []string) (url.Values, bool) {
+func (h *handling) pageQuery(w http.ResponseWriter, r *http.Request, known []string) (url.Values, bool) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return nil, false
@@ -242,7 +242,7 @@ var assets = func() map[string]asset {
 
 // showAsset answers with a file that browsers may keep, but must revalidate each time: its content
 // changes with the version of the program, its name does not.
-func (h *handler) showAsset(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showAsset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	file, ok := assets[name]
 	if !ok {

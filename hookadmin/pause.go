@@ -30,7 +30,7 @@ const destinationThing = "destination"
 
 const repeatedPause = "Repeating it is safe."
 
-func (h *handler) pauseDestination(w http.ResponseWriter, r *http.Request) {
+func (h *handling) pauseDestination(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}
@@ -45,7 +45,7 @@ func (h *handler) pauseDestination(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &DestinationPaused{Name: name, Paused: true, PausedAt: Time(at)})
 }
 
-func (h *handler) resumeDestination(w http.ResponseWriter, r *http.Request) {
+func (h *handling) resumeDestination(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}
@@ -59,7 +59,7 @@ func (h *handler) resumeDestination(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, &DestinationPaused{Name: name})
 }
 
-func (h *handler) retryDestination(w http.ResponseWriter, r *http.Request) {
+func (h *handling) retryDestination(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}
@@ -83,7 +83,7 @@ func (h *handler) paused(r *http.Request) ([]driver.PausedDestination, error) {
 
 // addPaused marks the paused destinations of a page. If the database does not answer, that
 // stays unknown.
-func (h *handler) addPaused(r *http.Request, page *DestinationPage) {
+func (h *handling) addPaused(r *http.Request, page *DestinationPage) {
 	paused, err := h.paused(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "reading paused destinations failed; destinations are listed without their pauses", slog.Any("error", err))

@@ -18,7 +18,7 @@ const retryAfter = "5"
 
 // fail answers with a problem. detail goes to the caller; cause, which may be nil, goes only to the
 // log.
-func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detail string, cause error) {
+func (h *handling) fail(w http.ResponseWriter, r *http.Request, status int, detail string, cause error) {
 	id := problem.NewErrorID()
 	level, attrs := slog.LevelDebug, []slog.Attr{
 		slog.String("error_id", id),
@@ -37,7 +37,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
-	if h.page {
+	if h.endpoint.page {
 		content := &problemPage{Detail: visible(detail), ErrorID: id, Root: rootFrom(r.URL.EscapedPath()), Back: h.access != NoAccess}
 		p := &page{Title: http.StatusText(status), Content: content}
 		if status == http.StatusServiceUnavailable && r.Method == http.MethodGet && h.access != NoAccess {
@@ -51,16 +51,15 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, detai
 	problem.Write(w, status, problem.ContentType, shown.JSON(problem.JSON(p)))
 }
 
-// because returns a copy of h whose problem says for programs that err is its reason.
-func (h *handler) because(err error) *handler {
-	about := *h
-	about.reason, _ = reasonOf(err)
-	return &about
+// because makes the problem say for programs that err is its reason, and returns h.
+func (h *handling) because(err error) *handling {
+	h.reason, _ = reasonOf(err)
+	return h
 }
 
 // refuse answers with a refusal. It redirects browsers without a session to the login.
-func (h *handler) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
-	if h.page && refused.status == http.StatusUnauthorized {
+func (h *handling) refuse(w http.ResponseWriter, r *http.Request, refused *refusal) {
+	if h.endpoint.page && refused.status == http.StatusUnauthorized {
 		redirect(w, rootFrom(r.URL.EscapedPath())+"login")
 		return
 	}
@@ -71,11 +70,11 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, refused *refusa
 }
 
 // failStore answers for an error of the store.
-func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
-	h = h.because(err)
+func (h *handling) failStore(w http.ResponseWriter, r *http.Request, err error) {
+	h.because(err)
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		h.fail(w, r, http.StatusNotFound, "There is no such "+h.thing+".", nil)
+		h.fail(w, r, http.StatusNotFound, "There is no such "+h.endpoint.thing+".", nil)
 	case errors.Is(err, driver.ErrSearching):
 		h.fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d searches for a text run already. Try again in a few seconds.", driver.TextSearches), nil)
 	case passes(err), errors.Is(err, driver.ErrSchema):
@@ -86,8 +85,8 @@ func (h *handler) failStore(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // failChange answers for an error of a change. again tells the caller how to repeat the request.
-func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again string, err error) {
-	h = h.because(err)
+func (h *handling) failChange(w http.ResponseWriter, r *http.Request, again string, err error) {
+	h.because(err)
 	switch {
 	case errors.Is(err, driver.ErrCommitUnknown), inDoubt(err):
 		h.reason = "in_doubt"
@@ -100,7 +99,7 @@ func (h *handler) failChange(w http.ResponseWriter, r *http.Request, again strin
 }
 
 // failKnown answers for an error of a change: with its sentence of known, or as failChange.
-func (h *handler) failKnown(w http.ResponseWriter, r *http.Request, known sentences, again string, err error) {
+func (h *handling) failKnown(w http.ResponseWriter, r *http.Request, known sentences, again string, err error) {
 	if refused := known.refusal(err); refused != nil {
 		h.because(err).refuse(w, r, refused)
 		return

@@ -26,7 +26,7 @@ var profiling sync.Mutex
 // showProfile serves the profiles of net/http/pprof. It does not import that package, because the
 // import opens the profiles on http.DefaultServeMux, which may be public. It omits the command line
 // of the process, which may hold secrets.
-func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showProfile(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -67,7 +67,7 @@ func (h *handler) showProfile(w http.ResponseWriter, r *http.Request) {
 }
 
 // record records between start and stop, for the given time or until the caller hangs up.
-func (h *handler) record(w http.ResponseWriter, r *http.Request, lasts time.Duration, start func() error, stop func()) {
+func (h *handling) record(w http.ResponseWriter, r *http.Request, lasts time.Duration, start func() error, stop func()) {
 	const busy = "Another profile is being recorded. Try again when it has ended."
 	if !profiling.TryLock() {
 		h.fail(w, r, http.StatusConflict, busy, nil)

@@ -16,7 +16,7 @@ import (
 // quarantinedRequest is the thing of the endpoints of one quarantined request.
 const quarantinedRequest = "quarantined request"
 
-func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listQuarantine(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
@@ -42,7 +42,7 @@ func (h *handler) listQuarantine(w http.ResponseWriter, r *http.Request) {
 }
 
 // quarantined returns the request that the path names, or answers with an error and returns false.
-func (h *handler) quarantined(w http.ResponseWriter, r *http.Request) (*driver.QuarantinedRequest, bool) {
+func (h *handling) quarantined(w http.ResponseWriter, r *http.Request) (*driver.QuarantinedRequest, bool) {
 	key, err := ParseQuarantineID(r.PathValue("id"))
 	if err != nil {
 		h.failStore(w, r, err)
@@ -58,7 +58,7 @@ func (h *handler) quarantined(w http.ResponseWriter, r *http.Request) (*driver.Q
 	return q, true
 }
 
-func (h *handler) showQuarantined(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showQuarantined(w http.ResponseWriter, r *http.Request) {
 	q, ok := h.quarantined(w, r)
 	if !ok {
 		return
@@ -71,7 +71,7 @@ func (h *handler) showQuarantined(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, shape)
 }
 
-func (h *handler) retryQuarantined(w http.ResponseWriter, r *http.Request) {
+func (h *handling) retryQuarantined(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}

@@ -16,7 +16,7 @@ type Redacted struct {
 	Remains  string `json:"remains"`  // where files of the database may still hold the removed bytes; "" means nowhere
 }
 
-func (h *handler) redactEvent(w http.ResponseWriter, r *http.Request) {
+func (h *handling) redactEvent(w http.ResponseWriter, r *http.Request) {
 	if !h.read(w, r, &struct{}{}) {
 		return
 	}

@@ -18,7 +18,7 @@ const errorURN = "urn:hookonce:error:"
 
 var refusedParameters = []string{"source", "reason", "remote", "id", "since", "until", "limit", "cursor"}
 
-func (h *handler) listRefused(w http.ResponseWriter, r *http.Request) {
+func (h *handling) listRefused(w http.ResponseWriter, r *http.Request) {
 	list(h, w, r, ParseRefusedFilter, h.store.Refused, newRefusedPage)
 }
 

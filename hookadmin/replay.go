@@ -44,7 +44,7 @@ func requestID(r *http.Request) (string, *refusal) {
 	return values[0], nil
 }
 
-func (h *handler) replayEvent(w http.ResponseWriter, r *http.Request) {
+func (h *handling) replayEvent(w http.ResponseWriter, r *http.Request) {
 	var q ReplayRequest
 	if !h.read(w, r, &q) {
 		return

@@ -29,7 +29,7 @@ const (
 var bodyTooLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody)}
 
 // query returns the parameters of r, or answers with an error and returns false.
-func (h *handler) query(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
+func (h *handling) query(w http.ResponseWriter, r *http.Request) (url.Values, bool) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		h.fail(w, r, http.StatusBadRequest, "The query string is malformed. Write '&' between parameters, and %XX for other characters.", nil)
@@ -39,7 +39,7 @@ func (h *handler) query(w http.ResponseWriter, r *http.Request) (url.Values, boo
 
 // read decodes the JSON object in the body of a POST into the struct that into points to, or
 // answers with an error and returns false. An empty body is an empty object.
-func (h *handler) read(w http.ResponseWriter, r *http.Request, into any) bool {
+func (h *handling) read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if refused := checkPost(r); refused != nil {
 		h.refuse(w, r, refused)
 		return false

@@ -48,7 +48,7 @@ type Hit struct {
 	At          Time   `json:"at"`          // when the request arrived, or last arrived
 }
 
-func (h *handler) search(w http.ResponseWriter, r *http.Request) {
+func (h *handling) search(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return

@@ -46,7 +46,7 @@ var (
 	resolutionNames = []string{"minute", "hour", "day"} // the index is the driver.Resolution
 )
 
-func (h *handler) showSeries(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showSeries(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return

@@ -58,7 +58,7 @@ type loginPage struct {
 	Refused string // why the last try was refused, or ""
 }
 
-func (h *handler) showLogin(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showLogin(w http.ResponseWriter, r *http.Request) {
 	if h.guard.sessionAccess(r, time.Now()) != NoAccess {
 		redirect(w, "./")
 		return
@@ -66,12 +66,12 @@ func (h *handler) showLogin(w http.ResponseWriter, r *http.Request) {
 	h.answerLogin(w, r, http.StatusOK, "")
 }
 
-func (h *handler) answerLogin(w http.ResponseWriter, r *http.Request, status int, refused string) {
+func (h *handling) answerLogin(w http.ResponseWriter, r *http.Request, status int, refused string) {
 	h.render(w, r, status, "login.html", &page{Title: "Sign in", Content: &loginPage{refused}})
 }
 
 // login compares a token with those of the settings, and starts a session.
-func (h *handler) login(w http.ResponseWriter, r *http.Request) {
+func (h *handling) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		var tooLong *http.MaxBytesError

@@ -162,7 +162,7 @@ func (l *streams) ending(r *http.Request) <-chan struct{} {
 	return l.servers[server]
 }
 
-func (h *handler) showStream(w http.ResponseWriter, r *http.Request) {
+func (h *handling) showStream(w http.ResponseWriter, r *http.Request) {
 	values, ok := h.query(w, r)
 	if !ok {
 		return
