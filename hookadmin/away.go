@@ -45,16 +45,19 @@ func awayText(err error) string {
 
 // staleness says of a part of a page when it was read, if that is not now, and why.
 type staleness struct {
-	moment        // unknown for a present part, and for one that was never read
-	Why    string // see awayText; "" for a present part
+	At  Time   // zero for a present part, and for one that was never read
+	Why string // see awayText; "" for a present part
 }
 
+// Known reports whether it is known when the part was read.
+func (s staleness) Known() bool { return !time.Time(s.At).IsZero() }
+
 // orNow returns when a part was read: at the given time unless it is a stale one.
-func (s staleness) orNow(now time.Time) moment {
+func (s staleness) orNow(now time.Time) Time {
 	if s.Known() {
-		return s.moment
+		return s.At
 	}
-	return moment{now, now}
+	return Time(now)
 }
 
 // maxKept bounds the pages that are kept, of events and of others, and keptRows the rows of each list on them.
@@ -115,7 +118,7 @@ func fresh[Part any](h *handling, r *http.Request, now time.Time, read func(cont
 	h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
 	last := h.kept.of(key)
 	part, _ = last.content.(*Part)
-	return part, staleness{moment{last.at, now}, awayText(err)}
+	return part, staleness{Time(last.at), awayText(err)}
 }
 
 // lastEvent returns an event. While the database is away, it is the event as its page showed it last, with its
@@ -133,7 +136,7 @@ func (h *handling) lastEvent(r *http.Request, source, id string, now time.Time) 
 		return nil, staleness{}, err
 	}
 	h.logAway(r, "reading an event", err)
-	return kept, staleness{moment{last.at, now}, awayText(err)}, nil
+	return kept, staleness{Time(last.at), awayText(err)}, nil
 }
 
 // forKeeping returns a copy of the content of a page, or of a page of a listing, as keptPages holds it.

@@ -35,4 +35,4 @@ var (
 )
 
 // Relative words the time between at and now.
-func Relative(at, now time.Time) string { return moment{at, now}.Relative() }
+func Relative(at, now time.Time) string { return relative(at, now) }

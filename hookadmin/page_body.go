@@ -41,6 +41,15 @@ type bodyView struct {
 	Cut   string     // the part that is missing, or ""
 }
 
+// answerOf returns the view of the answer to an attempt; nil if none is kept.
+func answerOf(a *Attempt) *bodyView {
+	raw := bytesOf(a.Response, a.ResponseBase64)
+	if len(raw) == 0 {
+		return nil
+	}
+	return newSample(raw, int64(len(raw)))
+}
+
 // bodyPair is a field of a form.
 type bodyPair struct{ Name, Value string }
 

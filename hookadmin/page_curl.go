@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/shown"
@@ -75,16 +74,16 @@ func (h *handler) sendCommand(s *operate.SourceStatus) string {
 }
 
 // commandsFor returns the commands about an event that its page offers to copy.
-func (h *handler) commandsFor(r *http.Request, c *eventPage, found *driver.EventDetail, d *EventDetail) []command {
-	if found.BodyPruned {
+func (h *handler) commandsFor(r *http.Request, d *EventDetail) []command {
+	if d.BodyPruned {
 		return nil
 	}
-	of := shellQuoted(c.Source) + " " + shellQuoted(c.ID)
+	of := shellQuoted(d.Source) + " " + shellQuoted(d.EventID)
 	return []command{
 		{
 			Title: "As curl",
 			About: "The stored request, with the signature that came with it. A receiver may refuse the signature if it is old.",
-			Text:  curlCommand(h.webhookURL(c.Source), bodyFile(c.ID), d.Headers, found.Body),
+			Text:  curlCommand(h.webhookURL(d.Source), bodyFile(d.EventID), d.Headers, bytesOf(d.Body, d.BodyBase64)),
 		},
 		{
 			Title: "Send it again, signed",
@@ -94,8 +93,8 @@ func (h *handler) commandsFor(r *http.Request, c *eventPage, found *driver.Event
 		{
 			Title: "Copies of such events here",
 			About: "Copies of all events of this source since it came, and then of new ones. Nothing changes at the gateway.",
-			Text: "hookonce listen " + from("from", r) + " --source " + shellQuoted(c.Source) + " --since " +
-				found.ReceivedAt.UTC().Format(time.RFC3339) + " 3000/",
+			Text: "hookonce listen " + from("from", r) + " --source " + shellQuoted(d.Source) + " --since " +
+				time.Time(d.ReceivedAt).UTC().Format(time.RFC3339) + " 3000/",
 		},
 	}
 }

@@ -21,14 +21,10 @@ type destinationsPage struct {
 // destinationRow is a destination with its figures of the last 24 hours.
 type destinationRow struct {
 	Destination
-	Href         string
-	Health, Why  string
-	Oldest       moment
-	CircuitSince moment
-	NextProbe    moment
-	PausedSince  moment
-	Retry        string // the schedule, in words
-	Activity     *destinationActivity
+	Href        string
+	Health, Why string
+	Retry       string // the schedule, in words
+	Activity    *destinationActivity
 }
 
 // destinationActivity is how a destination did in the last 24 hours.
@@ -52,14 +48,10 @@ func (h *handling) destinationRows(r *http.Request, now time.Time) []destination
 	}
 	rows := make([]destinationRow, 0, len(all.Destinations))
 	for _, d := range all.Destinations {
-		row := destinationRow{Destination: d, Href: "destinations/" + url.PathEscape(d.Name), Oldest: moment{time.Time(d.OldestDue), now}}
+		row := destinationRow{Destination: d, Href: "destinations/" + url.PathEscape(d.Name)}
 		if d.Settings != nil {
 			row.Retry = retryInWords(d.Settings.Retry)
 		}
-		if d.Circuit != nil && d.Circuit.Open {
-			row.CircuitSince, row.NextProbe = moment{time.Time(d.Circuit.Since), now}, moment{time.Time(d.Circuit.NextProbe), now}
-		}
-		row.PausedSince = moment{time.Time(d.PausedAt), now}
 		row.Health, row.Why = healthOf(&row)
 		rows = append(rows, row)
 	}
@@ -81,7 +73,7 @@ func retryInWords(r Retry) string {
 // healthOf judges a destination, and says why.
 func healthOf(d *destinationRow) (health, why string) {
 	switch {
-	case d.PausedSince.Known():
+	case momentOf(d.PausedAt) != nil:
 		return "paused", "Its messages wait until you resume it."
 	case !d.Configured:
 		return "trouble", "It is not in the settings, so its messages wait."
@@ -93,18 +85,18 @@ func healthOf(d *destinationRow) (health, why string) {
 		return "watch", say.Count(*d.Dead, "dead letter") + "."
 	case d.Circuit.Failures > 0:
 		return "watch", "The last " + say.Count(d.Circuit.Failures, "attempt") + " failed."
-	case *d.Pending+*d.Sending > 0 && d.Oldest.late() > time.Minute:
+	case *d.Pending+*d.Sending > 0 && late(d.OldestDue) > time.Minute:
 		return "watch", "The oldest message is late."
 	}
 	return "working", ""
 }
 
-// late returns how long ago a moment was; 0 for an unknown or future one.
-func (m moment) late() time.Duration {
-	if !m.Known() {
+// late returns how long ago at was; 0 for no time.
+func late(at Time) time.Duration {
+	if time.Time(at).IsZero() {
 		return 0
 	}
-	return max(m.now.Sub(m.at), 0)
+	return time.Since(time.Time(at))
 }
 
 func (h *handling) showDestinations(w http.ResponseWriter, r *http.Request) {

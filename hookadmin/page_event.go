@@ -18,28 +18,18 @@ var eventPageQuery = []string{"body", "source", "id", "refresh"}
 
 // eventPage is the content of event.html.
 type eventPage struct {
+	*EventDetail
 	Root     string
-	Source   string // as links and forms need it
-	ID       string
 	Stale    staleness // of all of the page
-	State    string
-	Note     text
-	Error    text
 	Facts    []fact
 	Timeline *timeline
 
-	Body      *bodyView // nil if it is gone, or the page is stale
+	Shown     *bodyView // nil if the body is gone, or the page is stale
 	BodyModes []spanLink
 	Gone      string // why there is no body, or ""
 	Download  string
-	Headers   []headerRow
-	BadHeader bool // the stored headers cannot be read
-
-	Deliveries []deliveryRow // newest first
-	More       int64         // deliveries before those
-	Other      *otherBody    // nil if all bodies were the same
-	Messages   []messageRow
-	Tries      []tryRow // of a handler
+	BadHeader bool       // the stored headers cannot be read
+	Other     *otherBody // nil if all bodies were the same
 
 	Commands []command
 	Replay   *replayPlan // nil if the event cannot be replayed
@@ -48,48 +38,36 @@ type eventPage struct {
 	Undo     *undoBox
 }
 
+// Earlier returns how many deliveries came before the kept ones.
+func (p *eventPage) Earlier() int64 {
+	return max(0, p.Deliveries.Count-int64(len(p.Deliveries.Recent)))
+}
+
+// Tries returns the attempts of a message; "" stands for the handler.
+func (p *eventPage) Tries(message string) []Attempt {
+	var tries []Attempt
+	for i := range p.Attempts {
+		if p.Attempts[i].MessageID == message {
+			tries = append(tries, p.Attempts[i])
+		}
+	}
+	return tries
+}
+
+// ErrorOf returns the error of a message, or "" if its last attempt shows it.
+func (p *eventPage) ErrorOf(m *Message) string {
+	if tries := p.Tries(m.ID); len(tries) > 0 && tries[len(tries)-1].Error == m.LastError {
+		return ""
+	}
+	return m.LastError
+}
+
 // fact is a name and a value about an event.
 type fact struct {
 	Name  string
 	Value text
-	When  moment
+	When  Time
 	Href  string
-}
-
-// headerRow is one header line.
-type headerRow struct {
-	Name  string
-	Value text
-}
-
-// messageRow is a message of the event, with its attempts.
-type messageRow struct {
-	ID          text
-	RawID       string
-	State       string
-	Destination cell
-	Route       text
-	Note        text
-	Generation  int
-	Due         moment
-	Leased      moment
-	Sent        moment
-	Failed      moment
-	Error       text
-	Tries       []tryRow
-	CanRetry    bool
-}
-
-// tryRow is an attempt.
-type tryRow struct {
-	Number     int
-	Generation int
-	Outcome    string
-	Status     int // 0 if there was no answer
-	At         moment
-	Took       string
-	Error      text
-	Response   *bodyView // nil if none is kept
 }
 
 // command is a command to copy.
@@ -153,7 +131,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 		h.failStore(w, r, err)
 		return
 	}
-	content := &eventPage{Root: rootFrom(r.URL.EscapedPath()), Source: found.Source, ID: found.EventID, Stale: stale}
+	content := &eventPage{Root: rootFrom(r.URL.EscapedPath()), Stale: stale}
 	detail, err := NewEventDetail(found)
 	if err != nil {
 		h.logAway(r, "reading the headers of an event", err)
@@ -163,27 +141,22 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	content.State, content.Note, content.Error = detail.State, newText(detail.Note, 200), newText(detail.LastError, 300)
-	content.Facts = eventFacts(content.Root, detail, now)
-	content.Timeline = newTimeline(detail, found.Recent, now)
-	content.Deliveries, content.Other = deliveryRows(found.Recent, found.Deliveries.FirstAt, now), newOtherBody(found, now)
-	content.More = max(0, found.Deliveries.Count-int64(len(found.Recent)))
-	content.addMessages(found, detail, now)
+	content.EventDetail = detail
+	content.Facts, content.Timeline, content.Other = eventFacts(content.Root, detail), newTimeline(detail, now), newOtherBody(detail)
 	if !stale.Known() {
-		content.Headers = headerRows(detail.Headers)
-		content.addBody(r, found, detail)
+		content.addBody(r)
 		content.Replay = newReplayPlan(detail)
-		content.Redact = !found.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
-		content.Form, content.Undo = h.newForm(r), h.newUndoBox(r, now)
-		content.Commands = h.commandsFor(r, content, found, detail)
+		content.Redact = !detail.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
+		content.Form, content.Undo = h.newForm(r), h.newUndoBox(r)
+		content.Commands = h.commandsFor(r, detail)
 	}
 	h.render(w, r, http.StatusOK, "event.html", &page{
-		Title: "Event", Heading: newText(found.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
+		Title: "Event", Heading: newText(detail.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
 		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: stale.orNow(now),
 	})
 }
 
-func eventFacts(root string, d *EventDetail, now time.Time) []fact {
+func eventFacts(root string, d *EventDetail) []fact {
 	filter := func(name, value string) string {
 		if value == "" {
 			return ""
@@ -193,10 +166,10 @@ func eventFacts(root string, d *EventDetail, now time.Time) []fact {
 	facts := []fact{
 		{Name: "Source", Value: newText(d.Source, 60), Href: filter("source", d.Source)},
 		{Name: "Type", Value: newText(d.Type, 80), Href: filter("type", d.Type)},
-		{Name: "Received", When: moment{time.Time(d.ReceivedAt), now}},
+		{Name: "Received", When: d.ReceivedAt},
 	}
 	if !time.Time(d.OccurredAt).IsZero() {
-		facts = append(facts, fact{Name: "Occurred, says the sender", When: moment{time.Time(d.OccurredAt), now}})
+		facts = append(facts, fact{Name: "Occurred, says the sender", When: d.OccurredAt})
 	}
 	arrived := deliveries(d.Deliveries.Count)
 	if d.Deliveries.Count > 1 {
@@ -222,21 +195,20 @@ func deliveries(n int64) string {
 	return say.Number(n) + " deliveries"
 }
 
-func (c *eventPage) addBody(r *http.Request, found *driver.EventDetail, d *EventDetail) {
-	if found.BodyPruned {
-		c.Gone = "The body and the headers are past their retention. The identity of the event stays."
-		if found.Redacted() {
-			c.Gone = "The body and the headers were redacted. The identity and the history of the event stay."
+func (p *eventPage) addBody(r *http.Request) {
+	switch {
+	case p.Redacted:
+		p.Gone = "The body and the headers were redacted. The identity and the history of the event stay."
+	case p.BodyPruned:
+		p.Gone = "The body and the headers are past their retention. The identity of the event stays."
+	default:
+		p.Shown = newBodyView(bytesOf(p.Body, p.BodyBase64), contentType(p.Headers), r.URL.Query().Get("body"))
+		p.Download = p.Root + "event/body" + queryOf(url.Values{"source": {p.Source}, "id": {p.EventID}})
+		for _, m := range []string{bodyPretty, bodyRaw, bodyHex} {
+			values := r.URL.Query()
+			values.Del("refresh")
+			p.BodyModes = append(p.BodyModes, spanLink{link{queryOf(values, "body", m) + "#body", m}, p.Shown.Mode == m})
 		}
-		return
-	}
-	mode := r.URL.Query().Get("body")
-	c.Body = newBodyView(found.Body, contentType(d.Headers), mode)
-	c.Download = c.Root + "event/body" + queryOf(url.Values{"source": {c.Source}, "id": {c.ID}})
-	for _, m := range []string{bodyPretty, bodyRaw, bodyHex} {
-		values := r.URL.Query()
-		values.Del("refresh")
-		c.BodyModes = append(c.BodyModes, spanLink{link{queryOf(values, "body", m) + "#body", m}, c.Body.Mode == m})
 	}
 }
 
@@ -245,39 +217,6 @@ func contentType(headers map[string][]string) string {
 		return values[0]
 	}
 	return ""
-}
-
-func (c *eventPage) addMessages(found *driver.EventDetail, d *EventDetail, now time.Time) {
-	tries := make(map[string][]tryRow)
-	for i := range d.Attempts {
-		a := &d.Attempts[i]
-		row := tryRow{
-			Number: a.Number, Generation: a.Generation, Outcome: a.Outcome, At: moment{time.Time(a.At), now}, Took: say.BriefSeconds(a.TookSeconds), Error: newText(a.Error, 300),
-		}
-		if a.StatusCode != nil {
-			row.Status = *a.StatusCode
-		}
-		if try := &found.Tries[i]; len(try.Response) > 0 {
-			row.Response = newSample(try.Response, int64(len(try.Response)))
-		}
-		tries[a.MessageID] = append(tries[a.MessageID], row)
-	}
-	for i := range d.Messages {
-		m := &d.Messages[i]
-		row := messageRow{
-			ID: newText(m.ID, 60), RawID: m.ID, State: m.State, Route: newText(m.Route, 60), Note: newText(m.Note, 100),
-			Destination: cell{newText(m.Destination, 60), c.Root + "destinations/" + url.PathEscape(m.Destination)},
-			Generation:  m.Generation, Due: moment{time.Time(m.DueAt), now}, Leased: moment{time.Time(m.LeasedUntil), now},
-			Sent: moment{time.Time(m.SentAt), now}, Failed: moment{time.Time(m.FailedAt), now}, Error: newText(m.LastError, 300),
-			Tries:    tries[m.ID],
-			CanRetry: !d.BodyPruned && (m.State == driver.StatePending || m.State == driver.StateDead),
-		}
-		if n := len(row.Tries); n > 0 && row.Tries[n-1].Error == row.Error {
-			row.Error = text{} // shown with the attempt
-		}
-		c.Messages = append(c.Messages, row)
-	}
-	c.Tries = tries[""]
 }
 
 // replayPlan describes the replay of an event.

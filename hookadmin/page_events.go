@@ -24,7 +24,7 @@ type eventsPage struct {
 type eventRow struct {
 	State        string // for the template "state"
 	StateHref    string
-	Received     moment
+	Received     Time
 	Source, Type cell
 	ID           text
 	IDHref       string
@@ -57,7 +57,7 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	if found != nil && !l.Stale.Known() {
 		h.addDestinations(r, l, filter, content.Rows, found.Events)
 		l.page(found.Next.String())
-		l.searchedUntil(found.SearchedUntil, now)
+		l.searchedUntil(Time(found.SearchedUntil))
 		l.addExports()
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
@@ -102,7 +102,7 @@ func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
 	for i := range events {
 		ev := &events[i]
 		rows = append(rows, eventRow{
-			State: ev.State, StateHref: l.with("state", ev.State), Received: moment{ev.ReceivedAt, now},
+			State: ev.State, StateHref: l.with("state", ev.State), Received: Time(ev.ReceivedAt),
 			Source: l.newCell("source", ev.Source, 24), Type: l.newCell("type", ev.Type, 28),
 			ID: newID(ev.EventID), IDHref: eventLink(l.Root, ev.Source, ev.EventID), RawID: ev.EventID,
 			Duplicates: ev.Duplicates, Attempts: ev.Attempts, Note: l.newCell("note", ev.Note, 60), Error: newText(ev.LastError, 120),

@@ -2,60 +2,32 @@ package hookadmin
 
 import (
 	"bytes"
-	"encoding/hex"
 	"encoding/json"
 	"strings"
-	"time"
 	"unicode/utf8"
-
-	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/say"
 )
-
-// deliveryRow is a delivery of an event.
-type deliveryRow struct {
-	At       moment
-	After    string // time since the first delivery
-	Remote   text
-	Gateway  text
-	SameBody bool
-}
 
 // otherBody is the first delivery of an event with another body, beside the body of the event.
 type otherBody struct {
-	At      moment
-	Size    string
-	SHA256  string
-	Cut     bool       // only the beginning is kept
-	Lines   []diffLine // nil if the bodies cannot be compared line by line
-	Headers []headerRow
-	Body    *bodyView // the other body, if Lines is nil
+	*OtherBody
+	Cut   bool       // only the beginning is kept
+	Lines []diffLine // nil if the bodies cannot be compared line by line
+	View  *bodyView  // the other body, if Lines is nil
 }
 
 // diffLine is a line of a comparison. Sign is "+" for a line of the other body alone, "−" for one of
 // the event alone, " " for both, and "…" for left-out lines of both.
 type diffLine struct{ Sign, Kind, Text string }
 
-func deliveryRows(recent []driver.Delivery, first, now time.Time) []deliveryRow {
-	rows := make([]deliveryRow, 0, len(recent))
-	for i := range recent {
-		d := &recent[i]
-		rows = append(rows, deliveryRow{moment{d.At, now}, "+" + say.Brief(d.At.Sub(first)), newText(d.Remote, 60), newText(d.Gateway, 60), d.SameBody})
-	}
-	return rows
-}
-
-func newOtherBody(found *driver.EventDetail, now time.Time) *otherBody {
-	o := found.OtherBody
+func newOtherBody(d *EventDetail) *otherBody {
+	o := d.OtherBody
 	if o == nil {
 		return nil
 	}
-	byName, _ := headers(o.Headers) // unreadable ones are left out
-	out := &otherBody{
-		At: moment{o.At, now}, Size: sizeInWords(o.Size), SHA256: hex.EncodeToString(o.SHA256[:]), Cut: o.Size > int64(len(o.Body)), Headers: headerRows(byName),
-	}
-	if out.Lines = compareBodies(found.Body, o.Body); out.Lines == nil {
-		out.Body = newSample(o.Body, o.Size)
+	other := bytesOf(o.Body, o.BodyBase64)
+	out := &otherBody{OtherBody: o, Cut: o.BodySize > int64(len(other))}
+	if out.Lines = compareBodies(bytesOf(d.Body, d.BodyBase64), other); out.Lines == nil {
+		out.View = newSample(other, o.BodySize)
 	}
 	return out
 }

@@ -242,16 +242,16 @@ type undoBox struct {
 	Form      form
 	Operation string
 	Text      string
-	At        moment
+	At        Time
 }
 
 // newUndoBox returns the offer of the page that answers r; nil if there is nothing to undo.
-func (h *handling) newUndoBox(r *http.Request, now time.Time) *undoBox {
+func (h *handling) newUndoBox(r *http.Request) *undoBox {
 	var u undo
 	if h.access != FullAccess || !h.unseal(r, undoCookie, &u) {
 		return nil
 	}
-	return &undoBox{rootFrom(r.URL.EscapedPath()), h.newForm(r), u.Operation, say.Count(u.Count, "dead letter") + " discarded", moment{u.At, now}}
+	return &undoBox{rootFrom(r.URL.EscapedPath()), h.newForm(r), u.Operation, say.Count(u.Count, "dead letter") + " discarded", Time(u.At)}
 }
 
 // done ends an action: the browser gets the page at to, a path without the first slash, with the

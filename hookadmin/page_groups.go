@@ -29,7 +29,7 @@ type groupRow struct {
 	Signature   cell
 	Where       cell // the destination or the source
 	Events      bool // Where is a source: the events themselves are dead
-	First, Last moment
+	First, Last Time
 	Sample      text
 	Fields      []formField // select the group, in the form that replays it
 }
@@ -62,7 +62,7 @@ func (h *handling) groupsFor(r *http.Request, l *listPage, now time.Time) *lette
 
 func (l *listPage) groupRow(g *driver.ErrorGroup, most int, now time.Time) groupRow {
 	row := groupRow{
-		Count: say.Number(g.Count), Bar: max(1, 100*g.Count/max(most, 1)), First: moment{g.FirstAt, now}, Last: moment{g.LastAt, now},
+		Count: say.Number(g.Count), Bar: max(1, 100*g.Count/max(most, 1)), First: Time(g.FirstAt), Last: Time(g.LastAt),
 		Sample: newText(g.Sample, 200), Events: g.Destination == "", Fields: []formField{{Name: "signature", Value: g.Signature}},
 	}
 	if g.More {

@@ -44,8 +44,8 @@ type jobView struct {
 	Count        string // "10,000+"; "" if it was not counted
 	Typed        string // the number to type before the start; "" for none
 	Pace         string // "about 2 minutes at 100/s"
-	Oldest       moment
-	Newest       moment
+	Oldest       Time
+	Newest       Time
 	Destinations []text
 	Sources      []text
 	Done         string
@@ -54,9 +54,9 @@ type jobView struct {
 	Percent      int // of the planned rows that were worked on
 	Error        text
 	Owner        text
-	Created      moment
-	Started      moment
-	Finished     moment
+	Created      Time
+	Started      Time
+	Finished     Time
 }
 
 func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
@@ -106,7 +106,7 @@ func (h *handling) showJobPage(w http.ResponseWriter, r *http.Request) {
 	content.Job = newJobView(content.Root, job, now)
 	finished := time.Time(job.FinishedAt)
 	content.Undo = job.Action == driver.JobDiscard && job.Done > 0 && !finished.IsZero() && now.Sub(finished) < driver.UndoTime
-	p := &page{Title: content.Job.Title, Up: &link{content.Root + "jobs", "Jobs"}, Content: content, Flash: h.takeFlash(w, r), Made: moment{now, now}}
+	p := &page{Title: content.Job.Title, Up: &link{content.Root + "jobs", "Jobs"}, Content: content, Flash: h.takeFlash(w, r), Made: Time(now)}
 	if p.Live = (&live{Every: 10}); job.State == driver.JobRunning {
 		p.Live.Every, p.Watched = 2, true
 	}
@@ -117,9 +117,9 @@ func newJobView(root string, j *Job, now time.Time) jobView {
 	v := jobView{
 		ID: j.ID, Href: root + "jobs/" + url.PathEscape(j.ID), State: j.State, Action: j.Action,
 		Title:  map[string]string{driver.JobReplay: "Replay", driver.JobDiscard: "Discard", driver.JobUndo: "Undo a discard"}[j.Action],
-		Oldest: moment{time.Time(j.Oldest), now}, Newest: moment{time.Time(j.Newest), now}, Done: say.Number(j.Done), Skipped: say.Number(j.Skipped), Failed: say.Number(j.Failed),
-		Error: newText(j.LastError, 300), Owner: newText(j.Owner, 60), Created: moment{time.Time(j.CreatedAt), now},
-		Started: moment{time.Time(j.StartedAt), now}, Finished: moment{time.Time(j.FinishedAt), now},
+		Oldest: j.Oldest, Newest: j.Newest, Done: say.Number(j.Done), Skipped: say.Number(j.Skipped), Failed: say.Number(j.Failed),
+		Error: newText(j.LastError, 300), Owner: newText(j.Owner, 60), Created: j.CreatedAt,
+		Started: j.StartedAt, Finished: j.FinishedAt,
 	}
 	v.Title = cmp.Or(v.Title, j.Action)
 	page := "dead-letters"

@@ -35,8 +35,8 @@ type lettersPage struct {
 // letterRow is a dead letter in a listing.
 type letterRow struct {
 	Letter       string // see letterOf
-	Received     moment
-	Failed       moment
+	Received     Time
+	Failed       Time
 	Source, Type cell
 	Destination  cell
 	ID           text
@@ -67,7 +67,7 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	_, found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters)
 	l.letterFields(h)
 	content := &lettersPage{
-		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r, now), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
+		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
 		Select: l.Root + l.path + queryOf(maps.Clone(values), "select", "page"),
 	}
 	if found != nil {
@@ -77,7 +77,7 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 		content.Form, content.Undo = form{}, nil // they would fail
 	} else if found != nil {
 		l.page(found.Next.String())
-		l.searchedUntil(found.SearchedUntil, now)
+		l.searchedUntil(Time(found.SearchedUntil))
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noLetters(r, l)
 		} else {
@@ -126,7 +126,7 @@ func (l *listPage) letterRows(letters []driver.DeadLetter, ticked bool, now time
 	for i := range letters {
 		d := &letters[i]
 		rows = append(rows, letterRow{
-			Letter: letterOf(d), Received: moment{d.ReceivedAt, now}, Failed: moment{d.FailedAt, now}, Source: l.newCell("source", d.Source, 24),
+			Letter: letterOf(d), Received: Time(d.ReceivedAt), Failed: Time(d.FailedAt), Source: l.newCell("source", d.Source, 24),
 			Type: l.newCell("type", d.Type, 28), Destination: l.newCell("destination", d.Destination, 24), ID: newID(d.EventID),
 			IDHref: eventLink(l.Root, d.Source, d.EventID), RawID: d.EventID, Attempts: d.Attempts,
 			Error: newText(d.LastError, 160), Ticked: ticked,

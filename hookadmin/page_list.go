@@ -104,9 +104,9 @@ func (l *listPage) page(next string) {
 }
 
 // searchedUntil sets how far the database looked for rows, if it met a bound.
-func (l *listPage) searchedUntil(at, now time.Time) {
-	if !at.IsZero() {
-		l.Searched = "Searched back to " + moment{at, now}.Date() + " " + moment{at, now}.Clock() + ". “Older” continues the search."
+func (l *listPage) searchedUntil(at Time) {
+	if m := momentOf(at); m != nil {
+		l.Searched = "Searched back to " + m.Date() + " " + m.Clock() + ". “Older” continues the search."
 	}
 }
 
@@ -159,7 +159,7 @@ func listed[Filter, Page any](
 func stillKept[Page any](h *handling, l *listPage, away error) (*Page, int) {
 	last := h.kept.of(l.keptAs(l.values))
 	if page, ok := last.content.(*Page); ok {
-		l.Stale = staleness{moment{last.at, time.Now()}, awayText(away)}
+		l.Stale = staleness{Time(last.at), awayText(away)}
 		return page, http.StatusOK
 	}
 	l.Away = awayText(away) + " So there are no rows."
@@ -277,6 +277,11 @@ func probeFor(ctx context.Context, values url.Values, some func(context.Context,
 type cell struct {
 	text
 	Href string
+}
+
+// namedCell returns the cell of a source or a destination, which links to its page.
+func namedCell(root, section, name string, room int) cell {
+	return cell{newText(name, room), root + section + "/" + url.PathEscape(name)}
 }
 
 // newCell returns the cell of a value from outside. An empty one has no link.

@@ -38,7 +38,7 @@ type figure struct {
 	Count   string
 	About   string
 	Href    string // the page that lists them
-	Since   moment // time of the oldest item
+	Since   Time   // time of the oldest item
 	Oldest  string // label of Since
 	Trouble bool   // somebody has to act
 }
@@ -52,7 +52,7 @@ type destinationStrip struct {
 
 // failure is a dead letter on the overview.
 type failure struct {
-	Failed      moment
+	Failed      Time
 	Source      cell // leads to the page of the source
 	ID          text
 	RawID, Href string
@@ -201,7 +201,7 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 	for i := range dead.DeadLetters {
 		d := &dead.DeadLetters[i]
 		all.Failures = append(all.Failures, failure{
-			Failed: moment{d.FailedAt, now}, Source: cell{newText(d.Source, 24), "sources/" + url.PathEscape(d.Source)}, ID: newID(d.EventID), RawID: d.EventID,
+			Failed: Time(d.FailedAt), Source: cell{newText(d.Source, 24), "sources/" + url.PathEscape(d.Source)}, ID: newID(d.EventID), RawID: d.EventID,
 			Href: eventLink("", d.Source, d.EventID), Type: newText(d.Type, 28), Destination: newText(d.Destination, 24), Attempts: d.Attempts, Error: newText(d.LastError, 160),
 		})
 	}
@@ -280,12 +280,12 @@ func figures(s *Stats, now time.Time) []figure {
 		{
 			Name: "Events pending", Count: s.shown("events_pending", s.EventsPending), Href: "events?state=" + driver.StatePending,
 			About:  "Wait for a handler or an SQL consumer.",
-			Oldest: "Oldest due", Since: moment{time.Time(s.OldestPendingAt), now},
+			Oldest: "Oldest due", Since: s.OldestPendingAt,
 		},
 		{
 			Name: "Messages pending", Count: s.shown("messages_pending", s.MessagesPending), Href: "destinations",
 			About:  "Wait for their next attempt.",
-			Oldest: "First due", Since: moment{time.Time(s.OldestDueAt), now},
+			Oldest: "First due", Since: s.OldestDueAt,
 		},
 		{Name: "Messages being sent", Count: s.shown("messages_sending", s.MessagesSending), Href: "destinations", About: "On their way to their destination."},
 		{

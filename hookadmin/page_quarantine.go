@@ -25,7 +25,7 @@ type quarantineRow struct {
 	Source      cell
 	Reason      text
 	Count       int64
-	First, Last moment
+	First, Last Time
 	Headers     []headerRow
 	Body        *bodyView // nil if it was not kept
 	Documented  documentedFit
@@ -75,7 +75,7 @@ func (h *handling) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	l := startList(r, url.Values{}, "quarantine", nil)
 	content := &quarantinedPage{Root: l.Root, Form: h.newForm(r), Rows: h.quarantineRows(l, []driver.QuarantinedRequest{*found}, now)}
 	h.render(w, r, http.StatusOK, "quarantined.html", &page{
-		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: moment{now, now},
+		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: Time(now),
 	})
 }
 
@@ -94,7 +94,7 @@ func (h *handler) quarantineRows(l *listPage, requests []driver.QuarantinedReque
 		byName, _ := headers(q.Headers) // unreadable ones are left out
 		row := quarantineRow{
 			ID: hex.EncodeToString(q.Key[:]), Href: l.Root + "quarantine/" + hex.EncodeToString(q.Key[:]), Source: l.newCell("source", q.Source, 40), Reason: newText(q.Reason, 300), Count: q.Count,
-			First: moment{q.FirstAt, now}, Last: moment{q.LastAt, now}, Headers: headerRows(byName),
+			First: Time(q.FirstAt), Last: Time(q.LastAt), Headers: headerRows(byName),
 		}
 		if l.Stale.Known() {
 			rows = append(rows, row) // bodies are not kept

@@ -26,7 +26,7 @@ type refusedPage struct {
 
 // refusedRow is a refused request in a listing.
 type refusedRow struct {
-	At             moment
+	At             Time
 	Status         int
 	Source, Reason cell
 	Remote         cell
@@ -88,7 +88,7 @@ func (l *listPage) refusedRows(requests []driver.RefusedRequest, now time.Time) 
 	for i := range requests {
 		q := &requests[i]
 		row := refusedRow{
-			At: moment{q.At, now}, Status: q.Status, Source: l.newCell("source", q.Source, 24), Reason: l.newCell("reason", q.Reason, 40),
+			At: Time(q.At), Status: q.Status, Source: l.newCell("source", q.Source, 24), Reason: l.newCell("reason", q.Reason, 40),
 			Remote: l.newCell("remote", q.Remote, 45), Method: newText(q.Method, 12), Gateway: newText(q.Gateway, 60), ErrorID: visible(q.ErrorID),
 		}
 		if q.BodySize >= 0 {
@@ -121,6 +121,12 @@ func newSample(raw []byte, size int64) *bodyView {
 		v.Cut = "These are the first " + sizeInWords(int64(len(raw))) + " of " + v.Size + "; the rest was not kept."
 	}
 	return v
+}
+
+// headerRow is one header line.
+type headerRow struct {
+	Name  string
+	Value text
 }
 
 func headerRows(byName map[string][]string) []headerRow {

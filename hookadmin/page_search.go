@@ -36,7 +36,7 @@ type hitRow struct {
 	Type   text
 	State  string // of an event or a message; otherwise ""
 	About  text   // destination or reason
-	At     moment
+	At     Time
 }
 
 // showSearchPage leads to the only hit of an id, or shows all hits.
@@ -54,8 +54,8 @@ func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 		for i := range found.Hits {
 			content.Rows = append(content.Rows, newHitRow(content.Root, &found.Hits[i], now))
 		}
-		if at := time.Time(found.SearchedUntil); !at.IsZero() {
-			content.Searched = "Searched for the trace id back to " + moment{at, now}.Date() + " " + moment{at, now}.Clock() + ". “Older” continues."
+		if m := momentOf(found.SearchedUntil); m != nil {
+			content.Searched = "Searched for the trace id back to " + m.Date() + " " + m.Clock() + ". “Older” continues."
 		}
 		if found.Next != "" {
 			content.Pager.Next = content.Root + "search" + queryOf(url.Values{"q": {content.Query}, "cursor": {found.Next}})
@@ -65,7 +65,7 @@ func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: moment{now, now}})
+	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: Time(now)})
 }
 
 // lookUp returns the hits of the query, and the status of the page. Without hits to look for it
@@ -115,7 +115,7 @@ func (h *handler) findJob(ctx context.Context, page *SearchPage, q string) error
 func newHitRow(root string, hit *Hit, now time.Time) hitRow {
 	row := hitRow{
 		Kind: hit.Kind, ID: newID(hit.ID), Source: newText(hit.Source, 40), Type: newText(hit.Type, 40), State: hit.State,
-		About: newText(hit.Destination+hit.Reason, 100), At: moment{time.Time(hit.At), now},
+		About: newText(hit.Destination+hit.Reason, 100), At: hit.At,
 	}
 	switch hit.Kind {
 	case hitEvent:

@@ -1,6 +1,7 @@
 package hookadmin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -34,7 +35,7 @@ type sourceRow struct {
 // sourceActivity is how a source did in the last 24 hours.
 type sourceActivity struct {
 	Health, Why string // a badge, and its reason
-	Last        moment // the last delivery
+	Last        Time   // the last delivery
 	Rate        strip
 	Deliveries  int64
 	Refused     string // share
@@ -47,7 +48,7 @@ type sourceActivity struct {
 type arming struct {
 	Possible bool // the provider sends its secret
 	Learned  int  // secrets learned
-	Until    moment
+	Until    Time
 }
 
 // specOf returns the entry of the catalog for the provider of a source.
@@ -125,16 +126,10 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 	for i := range rows {
 		name := names[i]
 		a := newActivity(&rows[i], filters[0], today[name])
-		a.Last = moment{lastOf(hour[name], time.Minute, now), now}
-		if !a.Last.Known() {
-			a.Last = moment{lastOf(today[name], time.Hour, now), now}
-		}
-		if !a.Last.Known() {
-			a.Last = moment{lastOf(long[name], 24*time.Hour, now), now}
-		}
+		a.Last = Time(cmp.Or(lastOf(hour[name], time.Minute, now), lastOf(today[name], time.Hour, now), lastOf(long[name], 24*time.Hour, now)))
 		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {
-			a.Arming.Until = moment{learned[i].ArmedUntil, now}
+			a.Arming.Until = Time(learned[i].ArmedUntil)
 		}
 		all[name] = a
 	}

@@ -9,7 +9,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -185,7 +184,7 @@ func TestTimeline(t *testing.T) {
 		Attempts:   []Attempt{{MessageID: "m", Number: 1, Outcome: "retry", At: Time(at.Add(time.Second)), Error: "answered 500"}},
 		History:    []History{{At: Time(at.Add(2 * time.Second)), Action: "replayed_as_new"}},
 	}
-	line := newTimeline(d, nil, at.Add(2*time.Minute))
+	line := newTimeline(d, at.Add(2*time.Minute))
 	var got []string
 	for _, m := range line.Moments {
 		got = append(got, m.After+" "+m.Lane+" "+m.Kind+" "+m.What)
@@ -198,12 +197,13 @@ func TestTimeline(t *testing.T) {
 		t.Errorf("moments:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	// All deliveries are kept, so the time of their count is not one of them.
-	known := []driver.Delivery{{At: at.Add(2 * time.Second)}, {At: at.Add(time.Second)}, {At: at}}
-	for _, m := range newTimeline(d, known, at.Add(2*time.Minute)).Moments {
+	d.Deliveries.Recent = []Delivery{{At: Time(at.Add(2 * time.Second))}, {At: Time(at.Add(time.Second))}, {At: Time(at)}}
+	for _, m := range newTimeline(d, at.Add(2*time.Minute)).Moments {
 		if strings.HasPrefix(m.What, "last of") {
 			t.Errorf("three known deliveries of three, and %s at %s", m.What, m.After)
 		}
 	}
+	d.Deliveries.Recent = nil
 	c := line.Chart
 	if len(c.Lanes) != 3 || c.Marks[0].X != 0 || c.Marks[5].X != 100 || c.Now == nil || c.Now.X <= c.Marks[4].X || c.Now.X >= 100 {
 		t.Errorf("chart %+v", c)
@@ -213,7 +213,7 @@ func TestTimeline(t *testing.T) {
 	}
 	d.Messages[0].DueAt = Time(at.Add(200 * 24 * time.Hour))
 	before := -13.0 // an axis of 300 pixels has 39 for the name of each tick
-	for _, tick := range newTimeline(d, nil, at).Chart.Ticks {
+	for _, tick := range newTimeline(d, at).Chart.Ticks {
 		if tick.Spare {
 			continue
 		}
@@ -226,7 +226,7 @@ func TestTimeline(t *testing.T) {
 	for range 300 {
 		d.Attempts = append(d.Attempts, Attempt{MessageID: "gone", Number: 2, Outcome: "dead", At: Time(at.Add(time.Second))})
 	}
-	if line := newTimeline(d, nil, at); len(line.Moments) != maxMoments || line.Left != 106 {
+	if line := newTimeline(d, at); len(line.Moments) != maxMoments || line.Left != 106 {
 		t.Errorf("%d moments, %d left out", len(line.Moments), line.Left)
 	}
 	for kind := range marks {

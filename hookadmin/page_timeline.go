@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -24,7 +23,7 @@ type timeline struct {
 
 // happening is one moment of a timeline.
 type happening struct {
-	At    moment
+	At    Time
 	After string // time since the first: "+12 ms"
 	Lane  string // deliveries, event, or a destination
 	Kind  string // class and shape of its mark: see marks
@@ -44,10 +43,10 @@ var marks = map[string]string{
 	"due":       "M0,-5L4,0L0,5L-4,0z",
 }
 
-// newTimeline returns the timeline of d, with its recent deliveries, at now; nil if nothing is known about its times.
-func newTimeline(d *EventDetail, recent []driver.Delivery, now time.Time) *timeline {
+// newTimeline returns the timeline of d at now; nil if nothing is known about its times.
+func newTimeline(d *EventDetail, now time.Time) *timeline {
 	t := &timeline{}
-	t.addDeliveries(d, recent)
+	t.addDeliveries(&d.Deliveries)
 	t.addEvent(d)
 	for i := range d.Attempts {
 		t.addAttempt(d, &d.Attempts[i])
@@ -60,16 +59,15 @@ func newTimeline(d *EventDetail, recent []driver.Delivery, now time.Time) *timel
 	if len(t.Moments) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(t.Moments, func(a, b happening) int { return a.At.at.Compare(b.At.at) })
+	slices.SortStableFunc(t.Moments, func(a, b happening) int { return time.Time(a.At).Compare(time.Time(b.At)) })
 	if n := len(t.Moments); n > maxMoments {
 		t.Left = n - maxMoments
 		t.Moments = slices.Delete(t.Moments, maxMoments/2, n-maxMoments/2)
 	}
-	first := t.Moments[0].At.at
+	first := time.Time(t.Moments[0].At)
 	for i := range t.Moments {
 		m := &t.Moments[i]
-		m.At.now = now
-		m.After = "+" + say.Brief(m.At.at.Sub(first))
+		m.After = "+" + say.Brief(time.Time(m.At).Sub(first))
 	}
 	t.Chart = newTimelineChart(t.Moments, now)
 	return t
@@ -79,7 +77,7 @@ func (t *timeline) add(at Time, lane, kind, what, outside string) {
 	if time.Time(at).IsZero() {
 		return
 	}
-	t.Moments = append(t.Moments, happening{At: moment{at: time.Time(at)}, Lane: lane, Kind: kind, What: what, Text: newText(outside, 200)})
+	t.Moments = append(t.Moments, happening{At: at, Lane: lane, Kind: kind, What: what, Text: newText(outside, 200)})
 }
 
 const (
@@ -87,22 +85,22 @@ const (
 	laneEvent      = "event"
 )
 
-func (t *timeline) addDeliveries(d *EventDetail, recent []driver.Delivery) {
-	t.add(d.Deliveries.FirstAt, laneDeliveries, "delivery", "first delivery", "")
-	for i := range recent {
-		r := &recent[i]
-		if r.At.Equal(time.Time(d.Deliveries.FirstAt)) {
+func (t *timeline) addDeliveries(d *Deliveries) {
+	t.add(d.FirstAt, laneDeliveries, "delivery", "first delivery", "")
+	for i := range d.Recent {
+		r := &d.Recent[i]
+		if time.Time(r.At).Equal(time.Time(d.FirstAt)) {
 			continue
 		}
 		what := "duplicate"
 		if !r.SameBody {
 			what = "duplicate with another body"
 		}
-		t.add(Time(r.At), laneDeliveries, "duplicate", what, "")
+		t.add(r.At, laneDeliveries, "duplicate", what, "")
 	}
 	// The newest ones are counted before they are kept one by one. LastAt may be the time of the count.
-	if d.Deliveries.Count > max(1, int64(len(recent))) && (len(recent) == 0 || recent[0].At.Before(time.Time(d.Deliveries.LastAt))) {
-		t.add(d.Deliveries.LastAt, laneDeliveries, "duplicate", "last of "+say.Number(d.Deliveries.Count)+" deliveries", "")
+	if n := len(d.Recent); d.Count > max(1, int64(n)) && (n == 0 || time.Time(d.Recent[0].At).Before(time.Time(d.LastAt))) {
+		t.add(d.LastAt, laneDeliveries, "duplicate", "last of "+say.Number(d.Count)+" deliveries", "")
 	}
 }
 
@@ -189,7 +187,7 @@ const (
 
 func newTimelineChart(moments []happening, now time.Time) *timelineChart {
 	c := &timelineChart{}
-	first, last := moments[0].At.at, moments[len(moments)-1].At.at
+	first, last := time.Time(moments[0].At), time.Time(moments[len(moments)-1].At)
 	span := float64(max(last.Sub(first), 100*time.Millisecond).Milliseconds())
 	x := func(at time.Time) float64 {
 		after := max(0, float64(at.Sub(first).Milliseconds()))
@@ -209,7 +207,7 @@ func newTimelineChart(moments []happening, now time.Time) *timelineChart {
 		if m.Text.Full != "" {
 			title += ": " + m.Text.Short
 		}
-		at := x(m.At.at)
+		at := x(time.Time(m.At))
 		// Marks that would cover each other are moved up and down.
 		if before, ok := lastX[lane]; ok && at-before < markWidth {
 			crowd[lane]++

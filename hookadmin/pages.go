@@ -54,7 +54,7 @@ type page struct {
 	Live    *live  // nil for a page that does not change by itself
 	Charts  bool   // the page has charts
 	Watched bool   // a browser without JavaScript reloads the page by itself
-	Made    moment // when a live page was made
+	Made    Time   // when a live page was made
 
 	// render sets the rest.
 	Root      string // relative link to the overview; all links begin with it

@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"html/template"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
@@ -10,6 +11,15 @@ import (
 // pieces are the functions of templates.
 var pieces = template.FuncMap{
 	"badge":   badgeOf,
+	"moment":  momentOf,
+	"after":   func(at, first Time) string { return "+" + say.Brief(time.Time(at).Sub(time.Time(first))) },
+	"took":    func(s float64) string { return say.BriefSeconds(s) },
+	"size":    sizeInWords,
+	"visible": visible,
+	"short":   newText,
+	"named":   namedCell,
+	"headers": headerRows,
+	"answer":  answerOf,
 	"grouped": say.Number[int64],
 	"count":   counted,
 	"firstEvent": func(command string) *empty {

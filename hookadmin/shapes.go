@@ -272,6 +272,14 @@ func body(raw []byte) (text *string, bytes []byte) {
 	return nil, raw
 }
 
+// bytesOf returns what body or response got.
+func bytesOf(text *string, bytes []byte) []byte {
+	if text != nil {
+		return []byte(*text)
+	}
+	return bytes
+}
+
 func newMessage(m *driver.MessageDetail) Message {
 	return Message{
 		ID:          m.ID,

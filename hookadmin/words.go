@@ -33,22 +33,29 @@ func inWords(d time.Duration) string {
 // seconds converts a duration in a shape of the API.
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// moment is a time on a page that was made at now. The zero value is no time.
-type moment struct{ at, now time.Time }
+// moment is a time in a template.
+type moment time.Time
 
-// Known reports whether there is a time.
-func (m moment) Known() bool { return !m.at.IsZero() }
+// momentOf returns t for a template, or nil if there is no time.
+func momentOf(t Time) *moment {
+	if time.Time(t).IsZero() {
+		return nil
+	}
+	return new(moment(t))
+}
 
 // Exact returns the time for programs.
-func (m moment) Exact() string { return Time(m.at).String() }
+func (m *moment) Exact() string { return Time(*m).String() }
 
 // Date and Clock return the time for people.
-func (m moment) Date() string  { return m.at.UTC().Format(time.DateOnly) }
-func (m moment) Clock() string { return m.at.UTC().Format("15:04:05 UTC") }
+func (m *moment) Date() string  { return time.Time(*m).UTC().Format(time.DateOnly) }
+func (m *moment) Clock() string { return time.Time(*m).UTC().Format("15:04:05 UTC") }
 
 // Relative returns "3 minutes ago", or "in 3 minutes".
-func (m moment) Relative() string {
-	past, ago := m.now.Sub(m.at), true
+func (m *moment) Relative() string { return relative(time.Time(*m), time.Now()) }
+
+func relative(at, now time.Time) string {
+	past, ago := now.Sub(at), true
 	if past < 0 {
 		past, ago = -past, false
 	}
