@@ -144,7 +144,7 @@ func forKeeping(content any) any {
 	switch p := content.(type) {
 	case *overviewFigures:
 		part := *p
-		part.Failures = keptOf(p.Failures, func(f *failure) { f.Error = text{} })
+		part.Failures = keptOf(p.Failures, func(d *DeadLetter) { d.LastError = "" })
 		return &part
 	case *driver.EventDetail:
 		kept := *p

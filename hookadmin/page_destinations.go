@@ -37,7 +37,7 @@ type destinationActivity struct {
 }
 
 // destinationRows returns all destinations. If the database does not answer, they lack their counts.
-func (h *handling) destinationRows(r *http.Request, now time.Time) []destinationRow {
+func (h *handling) destinationRows(r *http.Request) []destinationRow {
 	stats, err := h.stats(r)
 	if err != nil {
 		h.logger.WarnContext(r.Context(), "counting failed; destinations are shown without their counts", slog.Any("error", err))
@@ -104,7 +104,7 @@ func (h *handling) showDestinations(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := time.Now()
-	content := &destinationsPage{Destinations: h.destinationRows(r, now)}
+	content := &destinationsPage{Destinations: h.destinationRows(r)}
 	var known *map[string]*destinationActivity
 	known, content.Stale = fresh(h, r, now, func(ctx context.Context) (*map[string]*destinationActivity, error) {
 		return h.destinationActivity(ctx, "", now)
@@ -163,7 +163,7 @@ func (h *handling) showDestination(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var row *destinationRow
-	for _, d := range h.destinationRows(r, now) {
+	for _, d := range h.destinationRows(r) {
 		if d.Name == r.PathValue("name") {
 			row = &d
 		}

@@ -20,22 +20,11 @@ type eventsPage struct {
 	Rows []eventRow
 }
 
-// eventRow is an event in a listing.
+// eventRow is an event in a listing, with the names of its destinations.
 type eventRow struct {
-	State        string // for the template "state"
-	StateHref    string
-	Received     Time
-	Source, Type cell
-	ID           text
-	IDHref       string
-	RawID        string
-	Duplicates   int64
-	Attempts     int
-	Destinations []cell
+	Event
+	Destinations []string
 	Partly       bool // there may be more destinations
-	Note         cell
-	Error        text
-	Row          string // see rowOf
 }
 
 // rowOf names the row of an event for app.js, which knows events of the stream by it.
@@ -48,16 +37,18 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
-	filter, found, status := listed(h, r, l, h.parseFilter, h.freshEvents)
+	filter, found, status := listed(h, r, l, h.parseFilter, h.freshEvents, NewEventPage)
 	l.eventFields(h)
 	content := &eventsPage{listPage: l}
 	if found != nil {
-		content.Rows = l.eventRows(found.Events, now)
+		for i := range found.Events {
+			content.Rows = append(content.Rows, eventRow{Event: found.Events[i], Partly: l.Stale.Known()})
+		}
 	}
 	if found != nil && !l.Stale.Known() {
-		h.addDestinations(r, l, filter, content.Rows, found.Events)
-		l.page(found.Next.String())
-		l.searchedUntil(Time(found.SearchedUntil))
+		h.addDestinations(r, filter, content.Rows)
+		l.page(found.Next)
+		l.searchedUntil(found.SearchedUntil)
 		l.addExports()
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
@@ -97,30 +88,15 @@ func (l *listPage) eventFields(h *handling) {
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
 }
 
-func (l *listPage) eventRows(events []driver.Event, now time.Time) []eventRow {
-	rows := make([]eventRow, 0, len(events))
-	for i := range events {
-		ev := &events[i]
-		rows = append(rows, eventRow{
-			State: ev.State, StateHref: l.with("state", ev.State), Received: Time(ev.ReceivedAt),
-			Source: l.newCell("source", ev.Source, 24), Type: l.newCell("type", ev.Type, 28),
-			ID: newID(ev.EventID), IDHref: eventLink(l.Root, ev.Source, ev.EventID), RawID: ev.EventID,
-			Duplicates: ev.Duplicates, Attempts: ev.Attempts, Note: l.newCell("note", ev.Note, 60), Error: newText(ev.LastError, 120),
-			Row: rowOf(ev.Source, ev.EventID), Partly: l.Stale.Known(),
-		})
-	}
-	return rows
-}
-
 // addDestinations fills in the destinations of the rows: those of the messages in the span of the
 // page, in one query of at most driver.MaxLimit messages. Rows beyond them are marked.
-func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventFilter, rows []eventRow, events []driver.Event) {
-	if len(events) == 0 {
+func (h *handler) addDestinations(r *http.Request, f *driver.EventFilter, rows []eventRow) {
+	if len(rows) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
 	defer cancel()
-	oldest, newest := events[len(events)-1].ReceivedAt, events[0].ReceivedAt
+	oldest, newest := time.Time(rows[len(rows)-1].ReceivedAt), time.Time(rows[0].ReceivedAt)
 	found, err := h.store.Messages(ctx, &driver.MessageFilter{
 		Source: f.Source, Type: f.Type, EventID: f.ID, Since: oldest, Until: newest.Add(time.Microsecond), Limit: driver.MaxLimit,
 	})
@@ -130,22 +106,20 @@ func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventF
 		}
 		return
 	}
-	byKey := make(map[driver.Key][]string)
+	names := make(map[string][]string)
 	for i := range found.Messages {
 		m := &found.Messages[i]
-		if !slices.Contains(byKey[m.Key], m.Destination) {
-			byKey[m.Key] = append(byKey[m.Key], m.Destination)
-		}
+		row := rowOf(m.Source, m.EventID)
+		names[row] = append(names[row], m.Destination)
 	}
 	for i := range rows {
-		names := byKey[events[i].Key]
-		slices.Sort(names)
-		for _, name := range names {
-			rows[i].Destinations = append(rows[i].Destinations, cell{newText(name, 24), l.Root + "destinations/" + url.PathEscape(name)})
-		}
+		row := &rows[i]
+		row.Destinations = names[rowOf(row.Source, row.EventID)]
+		slices.Sort(row.Destinations)
+		row.Destinations = slices.Compact(row.Destinations)
 		// Messages are listed in the order of their events, so those after Next are not known.
 		if next := found.Next; !next.IsZero() {
-			rows[i].Partly = !events[i].ReceivedAt.After(next.At)
+			row.Partly = !time.Time(row.ReceivedAt).After(next.At)
 		}
 	}
 }
@@ -153,19 +127,7 @@ func (h *handler) addDestinations(r *http.Request, l *listPage, f *driver.EventF
 // noEvents says why a listing of events is empty.
 func (h *handling) noEvents(r *http.Request, l *listPage) *empty {
 	if l.filtered() {
-		return l.whyEmpty(r, "events", func(ctx context.Context, values url.Values) (bool, error) {
-			values, err := pageValues(values)
-			if err != nil {
-				return false, err
-			}
-			values.Set("limit", "1")
-			filter, err := h.parseFilter(values, time.Now())
-			if err != nil {
-				return false, err
-			}
-			found, err := h.freshEvents(ctx, filter)
-			return err == nil && len(found.Events) > 0, err
-		})
+		return l.whyEmpty(r, "events", anyOf(h.parseFilter, h.freshEvents, func(p *driver.EventPage) int { return len(p.Events) }))
 	}
 	sources := h.engine.Operator().Sources()
 	if len(sources) == 0 {

@@ -34,29 +34,10 @@ type jobPage struct {
 	Undo bool // the discard can be undone
 }
 
-// jobView is a job on a page.
+// jobView is a job on a page at root.
 type jobView struct {
-	ID, Href     string
-	State        string
-	Title        string // "Replay of dead letters"
-	Action       string
-	Selection    []chip // Remove links to the rows that the job selects
-	Count        string // "10,000+"; "" if it was not counted
-	Typed        string // the number to type before the start; "" for none
-	Pace         string // "about 2 minutes at 100/s"
-	Oldest       Time
-	Newest       Time
-	Destinations []text
-	Sources      []text
-	Done         string
-	Skipped      string
-	Failed       string
-	Percent      int // of the planned rows that were worked on
-	Error        text
-	Owner        text
-	Created      Time
-	Started      Time
-	Finished     Time
+	*Job
+	root string
 }
 
 func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
@@ -67,16 +48,16 @@ func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "jobs", jobPageParameters)
 	l.Spans = nil // jobs are not listed by time
-	_, found, status := listed(h, r, l, ParseJobFilter, h.store.Jobs)
+	_, found, status := listed(h, r, l, ParseJobFilter, h.store.Jobs, NewJobPage)
 	l.field("state", "State", "", driver.JobStates()...)
 	content := &jobsPage{listPage: l}
 	if found != nil {
 		for i := range found.Jobs {
-			content.Rows = append(content.Rows, newJobView(l.Root, NewJob(&found.Jobs[i]), now))
+			content.Rows = append(content.Rows, jobView{&found.Jobs[i], l.Root})
 		}
 	}
 	if found != nil && !l.Stale.Known() {
-		l.page(found.Next.String())
+		l.page(found.Next)
 		if len(content.Rows) == 0 {
 			l.Empty = &empty{Title: "No jobs.", Text: "A job replays or discards all dead letters that match a filter. Plan one from the dead letters.", Link: &link{l.Root + "dead-letters", "Dead letters"}}
 		}
@@ -103,73 +84,85 @@ func (h *handling) showJobPage(w http.ResponseWriter, r *http.Request) {
 	}
 	job := NewJob(found)
 	content := &jobPage{Root: rootFrom(r.URL.EscapedPath()), Form: h.newForm(r)}
-	content.Job = newJobView(content.Root, job, now)
+	content.Job = jobView{job, content.Root}
 	finished := time.Time(job.FinishedAt)
 	content.Undo = job.Action == driver.JobDiscard && job.Done > 0 && !finished.IsZero() && now.Sub(finished) < driver.UndoTime
-	p := &page{Title: content.Job.Title, Up: &link{content.Root + "jobs", "Jobs"}, Content: content, Flash: h.takeFlash(w, r), Made: Time(now)}
+	p := &page{Title: content.Job.Title(), Up: &link{content.Root + "jobs", "Jobs"}, Content: content, Flash: h.takeFlash(w, r), Made: Time(now)}
 	if p.Live = (&live{Every: 10}); job.State == driver.JobRunning {
 		p.Live.Every, p.Watched = 2, true
 	}
 	h.render(w, r, http.StatusOK, "job.html", p)
 }
 
-func newJobView(root string, j *Job, now time.Time) jobView {
-	v := jobView{
-		ID: j.ID, Href: root + "jobs/" + url.PathEscape(j.ID), State: j.State, Action: j.Action,
-		Title:  map[string]string{driver.JobReplay: "Replay", driver.JobDiscard: "Discard", driver.JobUndo: "Undo a discard"}[j.Action],
-		Oldest: j.Oldest, Newest: j.Newest, Done: say.Number(j.Done), Skipped: say.Number(j.Skipped), Failed: say.Number(j.Failed),
-		Error: newText(j.LastError, 300), Owner: newText(j.Owner, 60), Created: j.CreatedAt,
-		Started: j.StartedAt, Finished: j.FinishedAt,
-	}
-	v.Title = cmp.Or(v.Title, j.Action)
-	page := "dead-letters"
+// Title returns "Replay of dead letters".
+func (v jobView) Title() string {
+	title := cmp.Or(map[string]string{driver.JobReplay: "Replay", driver.JobDiscard: "Discard", driver.JobUndo: "Undo a discard"}[v.Action], v.Action)
 	switch {
-	case j.Action == driver.JobUndo:
-	case j.Of == driver.JobOfEvents:
-		v.Title, page = v.Title+" of events", "events"
-	default:
-		v.Title += " of dead letters"
+	case v.Action == driver.JobUndo:
+		return title
+	case v.Of == driver.JobOfEvents:
+		return title + " of events"
 	}
-	if j.Action != driver.JobUndo {
-		v.addPlan(j)
+	return title + " of dead letters"
+}
+
+// Selection returns what the job selects, with links to it.
+func (v jobView) Selection() []chip {
+	page := "dead-letters"
+	if v.Of == driver.JobOfEvents && v.Action != driver.JobUndo {
+		page = "events"
 	}
+	var all []chip
 	for _, name := range []string{"source", "type", "destination", "state", "note", "signature", "q", "since", "until"} {
-		if value, ok := j.Filter[name].(string); ok && value != "" {
-			v.Selection = append(v.Selection, chip{Name: name, Value: newText(value, 80).Short, Remove: root + page + queryOf(url.Values{name: {value}})})
+		if value, ok := v.Filter[name].(string); ok && value != "" {
+			all = append(all, chip{Name: name, Value: newText(value, 80).Short, Remove: v.root + page + queryOf(url.Values{name: {value}})})
 		}
 	}
 	for _, name := range []string{"ids", "message_ids"} {
-		if ids, ok := j.Filter[name].([]any); ok {
-			v.Selection = append(v.Selection, chip{Name: name, Value: say.Number(len(ids)), Remove: root + page})
+		if ids, ok := v.Filter[name].([]any); ok {
+			all = append(all, chip{Name: name, Value: say.Number(int64(len(ids))), Remove: v.root + page})
 		}
 	}
-	for _, name := range j.Destinations {
-		v.Destinations = append(v.Destinations, newText(name, 40))
-	}
-	for _, name := range j.Sources {
-		v.Sources = append(v.Sources, newText(name, 40))
-	}
-	return v
+	return all
 }
 
-func (v *jobView) addPlan(j *Job) {
-	v.Count = say.Number(j.Count)
-	if j.More {
-		v.Count += "+"
+// Planned returns the number of rows, "10,000+" at the bound; "" if it was not counted.
+func (v jobView) Planned() string {
+	switch {
+	case v.Action == driver.JobUndo:
+		return ""
+	case v.More:
+		return say.Number(v.Count) + "+"
 	}
-	if j.Count > manyRows {
-		v.Typed = say.Number(j.Count)
+	return say.Number(v.Count)
+}
+
+// Typed returns the number to type before the start; "" for none.
+func (v jobView) Typed() string {
+	if v.Count <= manyRows {
+		return ""
 	}
-	if j.Count > 0 {
-		v.Percent = int(min(100, 100*(j.Done+j.Skipped+j.Failed)/j.Count))
+	return say.Number(v.Count)
+}
+
+// Percent returns the share of the planned rows that were worked on.
+func (v jobView) Percent() int64 {
+	switch {
+	case v.State == driver.JobDone:
+		return 100
+	case v.Count == 0:
+		return 0
 	}
-	if j.State == driver.JobDone {
-		v.Percent = 100
+	return min(100, 100*(v.Done+v.Skipped+v.Failed)/v.Count)
+}
+
+// Pace returns "about 2 minutes at 100/s"; "" if the job is not paced.
+func (v jobView) Pace() string {
+	if v.Seconds == nil {
+		return ""
 	}
-	if j.Seconds != nil {
-		pace := cmp.Or(j.Rate, fmt.Sprintf("%d/s", defaults.ReplayRate.Count))
-		v.Pace = "about " + inWords(roughly(time.Duration(*j.Seconds)*time.Second)) + " at " + visible(pace)
-	}
+	rate := cmp.Or(v.Rate, fmt.Sprintf("%d/s", defaults.ReplayRate.Count))
+	return "about " + inWords(roughly(time.Duration(*v.Seconds)*time.Second)) + " at " + visible(rate)
 }
 
 // roughly rounds d to what people say: at most two units.

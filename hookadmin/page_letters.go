@@ -1,7 +1,6 @@
 package hookadmin
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,30 +24,15 @@ type lettersPage struct {
 	Form    form
 	Undo    *undoBox
 	Groups  *letterGroups // nil if the page shows none
-	Rows    []letterRow
+	Rows    []DeadLetter
 	Here    string // the query of this page, for the way back
 	Select  string // link to the page with all rows ticked
 	Ticked  bool
 	Matched []formField // the filters, as hidden fields of the form for all that match
 }
 
-// letterRow is a dead letter in a listing.
-type letterRow struct {
-	Letter       string // see letterOf
-	Received     Time
-	Failed       Time
-	Source, Type cell
-	Destination  cell
-	ID           text
-	IDHref       string
-	RawID        string
-	Attempts     int
-	Error        text
-	Ticked       bool
-}
-
 // letterOf names a dead letter in a form: "m/" and the message, or "e/", the source, and the event.
-func letterOf(l *driver.DeadLetter) string {
+func letterOf(l *DeadLetter) string {
 	if l.MessageID != "" {
 		return "m/" + l.MessageID
 	}
@@ -64,24 +48,24 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	ticked := values.Get("select") == "page"
 	values.Del("select")
 	l := startList(r, values, "dead-letters", letterParameters)
-	_, found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters)
+	_, found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters, NewDeadLetterPage)
 	l.letterFields(h)
 	content := &lettersPage{
 		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,
 		Select: l.Root + l.path + queryOf(maps.Clone(values), "select", "page"),
 	}
 	if found != nil {
-		content.Rows = l.letterRows(found.DeadLetters, ticked, now)
+		content.Rows = found.DeadLetters
 	}
 	if l.Stale.Known() || l.Away != "" {
 		content.Form, content.Undo = form{}, nil // they would fail
 	} else if found != nil {
-		l.page(found.Next.String())
-		l.searchedUntil(Time(found.SearchedUntil))
+		l.page(found.Next)
+		l.searchedUntil(found.SearchedUntil)
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noLetters(r, l)
 		} else {
-			content.Groups = h.groupsFor(r, l, now)
+			content.Groups = h.groupsFor(r, l)
 		}
 	}
 	for _, name := range letterParameters[:10] {
@@ -121,37 +105,12 @@ func (l *listPage) letterFields(h *handling) {
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
 }
 
-func (l *listPage) letterRows(letters []driver.DeadLetter, ticked bool, now time.Time) []letterRow {
-	rows := make([]letterRow, 0, len(letters))
-	for i := range letters {
-		d := &letters[i]
-		rows = append(rows, letterRow{
-			Letter: letterOf(d), Received: Time(d.ReceivedAt), Failed: Time(d.FailedAt), Source: l.newCell("source", d.Source, 24),
-			Type: l.newCell("type", d.Type, 28), Destination: l.newCell("destination", d.Destination, 24), ID: newID(d.EventID),
-			IDHref: eventLink(l.Root, d.Source, d.EventID), RawID: d.EventID, Attempts: d.Attempts,
-			Error: newText(d.LastError, 160), Ticked: ticked,
-		})
-	}
-	return rows
-}
-
 func (h *handler) noLetters(r *http.Request, l *listPage) *empty {
 	if !l.filtered() {
 		return &empty{Title: "No dead letters.", Text: "Everything that arrived was processed, waits for its next attempt, or was given up by an operator."}
 	}
-	return l.whyEmpty(r, "dead letters", func(ctx context.Context, values url.Values) (bool, error) {
-		values, err := pageValues(values)
-		if err != nil {
-			return false, err
-		}
-		values.Set("limit", "1")
-		filter, err := h.ofSources(ParseDeadLetterFilter)(values, time.Now())
-		if err != nil {
-			return false, err
-		}
-		found, err := h.store.DeadLetters(ctx, filter)
-		return err == nil && len(found.DeadLetters) > 0, err
-	})
+	return l.whyEmpty(r, "dead letters", anyOf(h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters,
+		func(p *driver.DeadLetterPage) int { return len(p.DeadLetters) }))
 }
 
 // selection is the dead letters that were ticked on a page.

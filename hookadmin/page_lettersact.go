@@ -19,13 +19,10 @@ type confirmPage struct {
 	Form    form
 	Plan    string
 	Letters []string
-	Events  []confirmed
+	Names   []text // of the letters
 	Back    string // the query of the page to go back to
 	BackTo  string // its address
 }
-
-// confirmed is a dead letter on the page of a plan.
-type confirmed struct{ Name text }
 
 // actLetters replays or discards the dead letters that were ticked on a page. A replay is shown as a
 // plan first; the form of the plan confirms it.
@@ -70,7 +67,7 @@ func (h *handling) planReplay(w http.ResponseWriter, r *http.Request, values url
 		if source, id, ok := strings.Cut(name, "/"); kind == "e" && ok {
 			name = source + " " + id
 		}
-		content.Events = append(content.Events, confirmed{newText(name, 80)})
+		content.Names = append(content.Names, newText(name, 80))
 	}
 	h.render(w, r, http.StatusOK, "confirm.html", &page{Title: "Replay dead letters?", Content: content})
 }

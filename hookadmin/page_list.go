@@ -48,19 +48,19 @@ func startList(r *http.Request, values url.Values, path string, known []string) 
 	l.Action = l.Root + path
 	for _, name := range known {
 		if v := values.Get(name); v != "" && name != "cursor" && name != "limit" {
-			l.Chips = append(l.Chips, chip{Name: name, Value: newText(v, 60).Short, Remove: l.with(name, "")})
+			l.Chips = append(l.Chips, chip{Name: name, Value: newText(v, 60).Short, Remove: l.With(name, "")})
 		}
 	}
 	for _, s := range []struct{ since, text string }{{"15m", "15 m"}, {"1h", "1 h"}, {"24h", "24 h"}, {"7d", "7 d"}} {
 		current := values.Get("since") == s.since && values.Get("until") == ""
-		l.Spans = append(l.Spans, spanLink{link{l.with("since", s.since, "until", ""), s.text}, current})
+		l.Spans = append(l.Spans, spanLink{link{l.With("since", s.since, "until", ""), s.text}, current})
 	}
 	return l
 }
 
-// with returns a link to the first page of the listing, with some parameters set: name, value, name,
+// With returns a link to the first page of the listing, with some parameters set: name, value, name,
 // value. An empty value removes its parameter.
-func (l *listPage) with(changes ...string) string {
+func (l *listPage) With(changes ...string) string {
 	values := maps.Clone(l.values)
 	values.Del("cursor")
 	values.Del("refresh")
@@ -99,7 +99,7 @@ func queryOf(values url.Values, changes ...string) string {
 func (l *listPage) page(next string) {
 	l.Pager.Next = l.older(next)
 	if l.values.Get("cursor") != "" {
-		l.Pager.First = l.with()
+		l.Pager.First = l.With()
 	}
 }
 
@@ -128,45 +128,63 @@ func (l *listPage) filtered() bool { return len(l.Chips) > 0 }
 // listed returns the rows that the parameters of r select, by find, and the status of the page: 400 for
 // wrong parameters. If the database does not answer, they are the rows that the same page showed last, and l
 // says so; without any the status is 503, and l says why.
-func listed[Filter, Page any](
+func listed[Filter, Page, Shape any](
 	h *handling, r *http.Request, l *listPage,
 	parse func(url.Values, time.Time) (*Filter, error),
 	find func(context.Context, *Filter) (*Page, error),
-) (*Filter, *Page, int) {
+	shape func(*Page) *Shape,
+) (*Filter, *Shape, int) {
 	values, err := pageValues(l.values)
+	var filter *Filter
 	if err == nil {
-		var filter *Filter
-		if filter, err = parse(values, time.Now()); err == nil {
-			ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
-			defer cancel()
-			page, err := find(ctx, filter)
-			if err == nil {
-				if l.values.Get("cursor") == "" {
-					h.kept.keep(l.keptAs(l.values), forKeeping(page), time.Now())
-				}
-				return filter, page, http.StatusOK
-			}
-			h.logAway(r, "listing", err)
-			page, status := stillKept[Page](h, l, err)
-			return filter, page, status
-		}
+		filter, err = parse(values, time.Now())
 	}
-	l.Fault = visible(err.Error())
-	return nil, nil, http.StatusBadRequest
+	if err != nil {
+		l.Fault = visible(err.Error())
+		return nil, nil, http.StatusBadRequest
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	page, err := find(ctx, filter)
+	if err != nil {
+		h.logAway(r, "listing", err)
+		last := h.kept.of(l.keptAs(l.values))
+		kept, there := last.content.(*Page)
+		if !there {
+			l.Away = awayText(err) + " So there are no rows."
+			if h.kept.of(l.keptAs(nil)).content != nil {
+				l.Kept = l.Root + l.path
+			}
+			return filter, nil, http.StatusServiceUnavailable
+		}
+		l.Stale = staleness{Time(last.at), awayText(err)}
+		return filter, shape(kept), http.StatusOK
+	}
+	if l.values.Get("cursor") == "" {
+		h.kept.keep(l.keptAs(l.values), forKeeping(page), time.Now())
+	}
+	return filter, shape(page), http.StatusOK
 }
 
-// stillKept returns the rows that the page of l showed last, or nil, and the status of the page.
-func stillKept[Page any](h *handling, l *listPage, away error) (*Page, int) {
-	last := h.kept.of(l.keptAs(l.values))
-	if page, ok := last.content.(*Page); ok {
-		l.Stale = staleness{Time(last.at), awayText(away)}
-		return page, http.StatusOK
+// anyOf returns whether parameters of a page select a row, for whyEmpty.
+func anyOf[Filter, Page any](
+	parse func(url.Values, time.Time) (*Filter, error),
+	find func(context.Context, *Filter) (*Page, error),
+	count func(*Page) int,
+) func(context.Context, url.Values) (bool, error) {
+	return func(ctx context.Context, values url.Values) (bool, error) {
+		values, err := pageValues(values)
+		if err != nil {
+			return false, err
+		}
+		values.Set("limit", "1")
+		filter, err := parse(values, time.Now())
+		if err != nil {
+			return false, err
+		}
+		found, err := find(ctx, filter)
+		return err == nil && count(found) > 0, err
 	}
-	l.Away = awayText(away) + " So there are no rows."
-	if h.kept.of(l.keptAs(nil)).content != nil {
-		l.Kept = l.Root + l.path
-	}
-	return nil, http.StatusServiceUnavailable
 }
 
 // keptAs returns the key of a page of the listing in keptPages.
@@ -240,7 +258,7 @@ func (l *listPage) whyEmpty(r *http.Request, things string, some func(context.Co
 	out := &empty{Title: "No " + things + " match these filters."}
 	if len(l.Chips) == 1 {
 		out.Text = "Remove the filter to see all " + things + "."
-		out.Link = &link{l.with(l.Chips[0].Name, ""), "Remove " + l.Chips[0].Name}
+		out.Link = &link{l.With(l.Chips[0].Name, ""), "Remove " + l.Chips[0].Name}
 		return out
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), probesTimeout)
@@ -252,7 +270,7 @@ func (l *listPage) whyEmpty(r *http.Request, things string, some func(context.Co
 		values.Del("cursor")
 		if found, err := probeFor(ctx, values, some); c.Name != "tz" && err == nil && found {
 			guilty = append(guilty, "without "+c.Name)
-			out.Link = cmp.Or(out.Link, &link{l.with(c.Name, ""), "Remove " + c.Name})
+			out.Link = cmp.Or(out.Link, &link{l.With(c.Name, ""), "Remove " + c.Name})
 		}
 		if ctx.Err() != nil {
 			break
@@ -284,12 +302,12 @@ func namedCell(root, section, name string, room int) cell {
 	return cell{newText(name, room), root + section + "/" + url.PathEscape(name)}
 }
 
-// newCell returns the cell of a value from outside. An empty one has no link.
-func (l *listPage) newCell(name, value string, room int) cell {
+// Cell returns the cell of a value from outside. An empty one has no link.
+func (l *listPage) Cell(name, value string, room int) cell {
 	if value == "" {
 		return cell{}
 	}
-	return cell{newText(value, room), l.with(name, value)}
+	return cell{newText(value, room), l.With(name, value)}
 }
 
 // eventLink returns the link to the page of an event. Browsers remove the ids "." and ".." from a

@@ -28,7 +28,7 @@ type overviewFigures struct {
 	Cards    []figure
 	Charts   []chart
 	Strips   []destinationStrip
-	Failures []failure
+	Failures []DeadLetter
 	Send     string // the command to begin with; "" if there were deliveries, or no source
 }
 
@@ -48,18 +48,6 @@ type destinationStrip struct {
 	Name, Href string
 	Strip      strip
 	Sent       string // share of attempts
-}
-
-// failure is a dead letter on the overview.
-type failure struct {
-	Failed      Time
-	Source      cell // leads to the page of the source
-	ID          text
-	RawID, Href string
-	Type        text
-	Destination text
-	Attempts    int
-	Error       text
 }
 
 // spanParameters are the parameters of pages with charts, besides those of all pages.
@@ -179,9 +167,9 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 	}
 	if counted != nil {
 		stats := newStats(counted)
-		all.Story, all.Cards = all.Story+" "+deadNow(stats), figures(stats, now)
+		all.Story, all.Cards = all.Story+" "+deadNow(stats), figures(stats)
 	} else {
-		all.Cards = figures(&Stats{}, now)
+		all.Cards = figures(&Stats{})
 		for i := range all.Cards {
 			all.Cards[i].Count = "…"
 		}
@@ -198,13 +186,7 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 			Name: d.Name, Href: "destinations/" + url.PathEscape(d.Name), Strip: attemptsStrip(attempts, of), Sent: sentShare(of),
 		})
 	}
-	for i := range dead.DeadLetters {
-		d := &dead.DeadLetters[i]
-		all.Failures = append(all.Failures, failure{
-			Failed: Time(d.FailedAt), Source: cell{newText(d.Source, 24), "sources/" + url.PathEscape(d.Source)}, ID: newID(d.EventID), RawID: d.EventID,
-			Href: eventLink("", d.Source, d.EventID), Type: newText(d.Type, 28), Destination: newText(d.Destination, 24), Attempts: d.Attempts, Error: newText(d.LastError, 160),
-		})
-	}
+	all.Failures = NewDeadLetterPage(dead).DeadLetters
 	return all, nil
 }
 
@@ -271,7 +253,7 @@ func sentShare(points []driver.Point) string {
 	return percent(sent, sent+sumOf(points, "retry", "dead"))
 }
 
-func figures(s *Stats, now time.Time) []figure {
+func figures(s *Stats) []figure {
 	return []figure{
 		{
 			Name: "Dead letters", Count: s.shown("dead_letters", s.DeadLetters), Trouble: s.DeadLetters > 0, Href: "dead-letters",

@@ -1,7 +1,6 @@
 package hookadmin
 
 import (
-	"encoding/hex"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,24 +11,19 @@ import (
 
 var quarantinePageParameters = append(slices.Clone(quarantineParameters), "refresh")
 
-// quarantinePage is the content of quarantine.html.
+// quarantinePage is the content of quarantine.html and quarantined.html.
 type quarantinePage struct {
 	*listPage
 	Form form
 	Rows []quarantineRow
 }
 
-// quarantineRow is a quarantined request in a listing.
+// quarantineRow is a quarantined request, with what its body shows.
 type quarantineRow struct {
-	ID, Href    string
-	Source      cell
-	Reason      text
-	Count       int64
-	First, Last Time
-	Headers     []headerRow
-	Body        *bodyView // nil if it was not kept
-	Documented  documentedFit
-	Fits        []fit
+	QuarantinedRequest
+	View       *bodyView // nil if the body was not kept
+	Documented documentedFit
+	Fits       []fit
 }
 
 func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
@@ -40,11 +34,11 @@ func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "quarantine", quarantinePageParameters)
 	l.Spans = nil // the quarantine is not listed by time
-	_, found, status := listed(h, r, l, ParseQuarantineFilter, h.store.Quarantined)
+	_, found, status := listed(h, r, l, ParseQuarantineFilter, h.store.Quarantined, func(p *driver.QuarantinePage) *driver.QuarantinePage { return p })
 	l.field("source", "Source", "", h.sources()...)
 	content := &quarantinePage{listPage: l, Form: h.newForm(r)}
 	if found != nil {
-		content.Rows = h.quarantineRows(l, found.Requests, now)
+		content.Rows = h.quarantineRows(found.Requests, l.Stale.Known())
 	}
 	if l.Stale.Known() || l.Away != "" {
 		content.Form = form{} // it would fail
@@ -53,7 +47,7 @@ func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case len(content.Rows) > 0:
 		case l.filtered():
-			l.Empty = &empty{Title: "Nothing of this source is in the quarantine.", Link: &link{l.with("source", ""), "Remove source"}}
+			l.Empty = &empty{Title: "Nothing of this source is in the quarantine.", Link: &link{l.With("source", ""), "Remove source"}}
 		default:
 			l.Empty = &empty{Title: "The quarantine is empty.", Text: "Verified requests without a usable event would be kept here, to be read again after a correction."}
 		}
@@ -73,38 +67,27 @@ func (h *handling) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, url.Values{}, "quarantine", nil)
-	content := &quarantinedPage{Root: l.Root, Form: h.newForm(r), Rows: h.quarantineRows(l, []driver.QuarantinedRequest{*found}, now)}
+	content := &quarantinePage{listPage: l, Form: h.newForm(r), Rows: h.quarantineRows([]driver.QuarantinedRequest{*found}, false)}
 	h.render(w, r, http.StatusOK, "quarantined.html", &page{
 		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: Time(now),
 	})
 }
 
-// quarantinedPage is the content of quarantined.html.
-type quarantinedPage struct {
-	Root string
-	Form form
-	Rows []quarantineRow
-}
-
-func (h *handler) quarantineRows(l *listPage, requests []driver.QuarantinedRequest, now time.Time) []quarantineRow {
+// quarantineRows returns the rows of requests. Stale ones have no bodies.
+func (h *handler) quarantineRows(requests []driver.QuarantinedRequest, stale bool) []quarantineRow {
 	specs := h.specs()
 	rows := make([]quarantineRow, 0, len(requests))
 	for i := range requests {
 		q := &requests[i]
-		byName, _ := headers(q.Headers) // unreadable ones are left out
-		row := quarantineRow{
-			ID: hex.EncodeToString(q.Key[:]), Href: l.Root + "quarantine/" + hex.EncodeToString(q.Key[:]), Source: l.newCell("source", q.Source, 40), Reason: newText(q.Reason, 300), Count: q.Count,
-			First: Time(q.FirstAt), Last: Time(q.LastAt), Headers: headerRows(byName),
-		}
-		if l.Stale.Known() {
-			rows = append(rows, row) // bodies are not kept
-			continue
-		}
-		row.Body = newBodyView(q.Body, contentType(byName), bodyPretty)
-		row.Documented = documentedFor(specs[q.Source], q, byName)
-		for _, f := range idLocations(q.Body, byName) {
-			if f[0] != row.Documented.Location.Full {
-				row.Fits = append(row.Fits, fit{newText(f[0], 80), newText(f[1], 60)})
+		shape, _ := newQuarantined(q) // unreadable headers are left out
+		row := quarantineRow{QuarantinedRequest: *shape}
+		if !stale {
+			row.View = newBodyView(q.Body, contentType(shape.Headers), bodyPretty)
+			row.Documented = documentedFor(specs[q.Source], q, shape.Headers)
+			for _, f := range idLocations(q.Body, shape.Headers) {
+				if f[0] != row.Documented.Location.Full {
+					row.Fits = append(row.Fits, fit{newText(f[0], 80), newText(f[1], 60)})
+				}
 			}
 		}
 		rows = append(rows, row)

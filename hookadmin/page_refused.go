@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -19,23 +18,9 @@ var refusedPageParameters = []string{"source", "reason", "remote", "id", "since"
 // refusedPage is the content of refused.html.
 type refusedPage struct {
 	*listPage
-	Rows   []refusedRow
+	Rows   []RefusedRequest
 	Wrong  []wrongSecret
 	NoLook bool // the figures that tell wrong secrets could not be read
-}
-
-// refusedRow is a refused request in a listing.
-type refusedRow struct {
-	At             Time
-	Status         int
-	Source, Reason cell
-	Remote         cell
-	Method         text
-	Gateway        text
-	ErrorID        string
-	Size           string
-	Headers        []headerRow
-	Body           *bodyView // nil if no part is kept
 }
 
 // wrongSecret is a source whose signed requests are all refused.
@@ -52,7 +37,7 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "refused", refusedPageParameters)
-	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused)
+	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused, newRefusedPage)
 	l.field("source", "Source", "", h.sources()...)
 	l.field("reason", "Reason", "", tell.Reasons()...)
 	l.field("remote", "Remote address", "203.0.113.9")
@@ -62,15 +47,15 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
 	content := &refusedPage{listPage: l}
 	if found != nil {
-		content.Rows = l.refusedRows(found.Requests, now)
+		content.Rows = found.Refused
 	}
 	if found != nil && !l.Stale.Known() {
-		l.page(found.Next.String())
+		l.page(found.Next)
 		if len(content.Rows) == 0 {
 			l.Empty = h.noneRefused(r, l)
 		}
 		var err error
-		if content.Wrong, err = h.wrongSecrets(r.Context(), found.Requests, now); err != nil {
+		if content.Wrong, err = h.wrongSecrets(r.Context(), found.Refused, now); err != nil {
 			content.NoLook = true
 			h.logAway(r, "looking for wrong secrets", err)
 		}
@@ -83,27 +68,17 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	h.render(w, r, status, "refused.html", p)
 }
 
-func (l *listPage) refusedRows(requests []driver.RefusedRequest, now time.Time) []refusedRow {
-	rows := make([]refusedRow, 0, len(requests))
-	for i := range requests {
-		q := &requests[i]
-		row := refusedRow{
-			At: Time(q.At), Status: q.Status, Source: l.newCell("source", q.Source, 24), Reason: l.newCell("reason", q.Reason, 40),
-			Remote: l.newCell("remote", q.Remote, 45), Method: newText(q.Method, 12), Gateway: newText(q.Gateway, 60), ErrorID: visible(q.ErrorID),
-		}
-		if q.BodySize >= 0 {
-			row.Size = sizeInWords(q.BodySize)
-		}
-		byName, err := headers(q.Headers)
-		if err == nil {
-			row.Headers = headerRows(byName)
-		}
-		if len(q.Body) > 0 {
-			row.Body = newSample(q.Body, q.BodySize)
-		}
-		rows = append(rows, row)
+// refusedBody returns the view of the kept part of a body; nil if no part is kept.
+func refusedBody(q *RefusedRequest) *bodyView {
+	raw := bytesOf(q.Body, q.BodyBase64)
+	if len(raw) == 0 {
+		return nil
 	}
-	return rows
+	size := int64(len(raw))
+	if q.BodySize != nil {
+		size = *q.BodySize
+	}
+	return newSample(raw, size)
 }
 
 // newSample returns the view of the beginning of a body of the given size.
@@ -143,19 +118,7 @@ func (h *handler) noneRefused(r *http.Request, l *listPage) *empty {
 	if !l.filtered() {
 		return &empty{Title: "No refused requests.", Text: "Requests that are answered 4xx show up here within a second, with the reason."}
 	}
-	return l.whyEmpty(r, "refused requests", func(ctx context.Context, values url.Values) (bool, error) {
-		values, err := pageValues(values)
-		if err != nil {
-			return false, err
-		}
-		values.Set("limit", "1")
-		filter, err := ParseRefusedFilter(values, time.Now())
-		if err != nil {
-			return false, err
-		}
-		found, err := h.store.Refused(ctx, filter)
-		return err == nil && len(found.Requests) > 0, err
-	})
+	return l.whyEmpty(r, "refused requests", anyOf(ParseRefusedFilter, h.store.Refused, func(p *driver.RefusedPage) int { return len(p.Requests) }))
 }
 
 const (
@@ -168,7 +131,7 @@ const (
 )
 
 // wrongSecrets returns those sources of the rows that got only wrong signatures in the last day.
-func (h *handler) wrongSecrets(ctx context.Context, rows []driver.RefusedRequest, now time.Time) ([]wrongSecret, error) {
+func (h *handler) wrongSecrets(ctx context.Context, rows []RefusedRequest, now time.Time) ([]wrongSecret, error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	looked := make(map[string]bool)

@@ -21,22 +21,10 @@ type searchPage struct {
 	Shown    string // Query as it is shown
 	Fault    string
 	Away     string
-	Rows     []hitRow
+	Rows     []Hit
 	Searched string
 	Pager    pager
 	Text     string // link to the events that hold the text
-}
-
-// hitRow is a hit on a page.
-type hitRow struct {
-	Kind   string
-	Href   string
-	ID     text
-	Source text
-	Type   text
-	State  string // of an event or a message; otherwise ""
-	About  text   // destination or reason
-	At     Time
 }
 
 // showSearchPage leads to the only hit of an id, or shows all hits.
@@ -45,15 +33,12 @@ func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	now := time.Now()
 	content := &searchPage{Root: rootFrom(r.URL.EscapedPath()), Query: strings.TrimSpace(values.Get("q"))}
 	content.Shown = visible(content.Query)
 	content.Text = content.Root + "events" + queryOf(url.Values{"q": {content.Query}})
 	found, status := h.lookUp(r, content, values)
 	if found != nil {
-		for i := range found.Hits {
-			content.Rows = append(content.Rows, newHitRow(content.Root, &found.Hits[i], now))
-		}
+		content.Rows = found.Hits
 		if m := momentOf(found.SearchedUntil); m != nil {
 			content.Searched = "Searched for the trace id back to " + m.Date() + " " + m.Clock() + ". “Older” continues."
 		}
@@ -61,11 +46,11 @@ func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 			content.Pager.Next = content.Root + "search" + queryOf(url.Values{"q": {content.Query}, "cursor": {found.Next}})
 		}
 		if len(content.Rows) == 1 && found.Next == "" && values.Get("cursor") == "" {
-			redirect(w, content.Rows[0].Href)
+			redirect(w, content.Link(&content.Rows[0]))
 			return
 		}
 	}
-	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: Time(now)})
+	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: Time(time.Now())})
 }
 
 // lookUp returns the hits of the query, and the status of the page. Without hits to look for it
@@ -112,22 +97,15 @@ func (h *handler) findJob(ctx context.Context, page *SearchPage, q string) error
 	return nil
 }
 
-func newHitRow(root string, hit *Hit, now time.Time) hitRow {
-	row := hitRow{
-		Kind: hit.Kind, ID: newID(hit.ID), Source: newText(hit.Source, 40), Type: newText(hit.Type, 40), State: hit.State,
-		About: newText(hit.Destination+hit.Reason, 100), At: hit.At,
-	}
+// Link returns the link to the page of a hit.
+func (p *searchPage) Link(hit *Hit) string {
 	switch hit.Kind {
-	case hitEvent:
-		row.ID, row.Href = newID(hit.EventID), eventLink(root, hit.Source, hit.EventID)
-	case hitMessage:
-		row.ID, row.Href = newID(hit.MessageID), eventLink(root, hit.Source, hit.EventID)
 	case hitRefused:
-		row.Href = root + "refused" + queryOf(url.Values{"id": {hit.ID}})
+		return p.Root + "refused" + queryOf(url.Values{"id": {hit.ID}})
 	case hitQuarantined:
-		row.Href = root + "quarantine/" + url.PathEscape(hit.ID)
+		return p.Root + "quarantine/" + url.PathEscape(hit.ID)
 	case hitJob:
-		row.Href = root + "jobs/" + url.PathEscape(hit.ID)
+		return p.Root + "jobs/" + url.PathEscape(hit.ID)
 	}
-	return row
+	return eventLink(p.Root, hit.Source, hit.EventID)
 }

@@ -75,8 +75,8 @@ type RefusedRequest struct {
 	BodySize   *int64  `json:"body_size,string"` // of the whole body; null if it was not read
 }
 
-func newRefusedPage(page *driver.RefusedPage) RefusedPage {
-	out := RefusedPage{Refused: []RefusedRequest{}, Next: page.Next.String()}
+func newRefusedPage(page *driver.RefusedPage) *RefusedPage {
+	out := &RefusedPage{Refused: []RefusedRequest{}, Next: page.Next.String()}
 	for i := range page.Requests {
 		q := &page.Requests[i]
 		r := RefusedRequest{

@@ -186,16 +186,23 @@ func NewQuarantinePage(page *driver.QuarantinePage) (*QuarantinePage, error) {
 
 // NewQuarantinedRequest returns a quarantined request as the API prints it.
 func NewQuarantinedRequest(q *driver.QuarantinedRequest) (*QuarantinedRequest, error) {
+	out, err := newQuarantined(q)
+	if err != nil {
+		return nil, fmt.Errorf("stored headers of the quarantined request %s of source %q: %w", out.ID, q.Source, err)
+	}
+	return out, nil
+}
+
+// newQuarantined returns the request without its headers, and an error, if they cannot be read.
+func newQuarantined(q *driver.QuarantinedRequest) (*QuarantinedRequest, error) {
 	out := &QuarantinedRequest{
 		ID: hex.EncodeToString(q.Key[:]), Source: q.Source, Reason: q.Reason, Count: q.Count, FirstAt: Time(q.FirstAt), LastAt: Time(q.LastAt),
 		BodySHA256: hex.EncodeToString(q.BodySHA256[:]),
 	}
-	var err error
-	if out.Headers, err = headers(q.Headers); err != nil {
-		return nil, fmt.Errorf("stored headers of the quarantined request %s of source %q: %w", out.ID, q.Source, err)
-	}
 	out.Body, out.BodyBase64 = body(q.Body)
-	return out, nil
+	var err error
+	out.Headers, err = headers(q.Headers)
+	return out, err
 }
 
 // NewQuarantineRetried returns the result of a retry as the API prints it. id is that of the request.
