@@ -7,7 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
+	"reflect"
 	"strings"
 	"time"
 	"unicode"
@@ -136,19 +136,23 @@ func newCSVWriter(to io.Writer) csvWriter {
 	return csvWriter{w}
 }
 
+// begin writes the names of the columns: the keys of an event.
 func (c csvWriter) begin() error {
-	return c.to.Write([]string{
-		"source", "event_id", "type", "state", "note", "attempts", "generation", "duplicates", "received_at", "occurred_at", "processed_at", "last_error",
-	})
+	var names []string
+	for field := range reflect.TypeFor[Event]().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return c.to.Write(names)
 }
 
 func (c csvWriter) write(events []Event) error {
 	for i := range events {
-		e := &events[i]
-		if err := c.to.Write([]string{
-			csvCell(e.Source), csvCell(e.EventID), csvCell(e.Type), e.State, csvCell(e.Note), strconv.Itoa(e.Attempts), strconv.Itoa(e.Generation),
-			strconv.FormatInt(e.Duplicates, 10), e.ReceivedAt.String(), e.OccurredAt.String(), e.ProcessedAt.String(), csvCell(e.LastError),
-		}); err != nil {
+		var cells []string
+		for _, value := range reflect.ValueOf(events[i]).Fields() {
+			cells = append(cells, csvCell(fmt.Sprint(value)))
+		}
+		if err := c.to.Write(cells); err != nil {
 			return err
 		}
 	}
