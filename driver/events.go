@@ -69,6 +69,8 @@ type EventFilter struct {
 	Limit   int       // 1 to 200; 0 means 50
 	Scan    int       // the most rows to look at; 0, or more than the bound of the page, means that bound
 	After   Cursor    // continue after this event
+
+	Destinations bool // sets Event.Destinations
 }
 
 // Limits of EventFilter.Limit.
@@ -110,6 +112,8 @@ type Event struct {
 	ProcessedAt time.Time // zero unless done
 	FailedAt    time.Time // zero unless dead
 	LastError   string
+
+	Destinations []string // of its messages, sorted; nil unless EventFilter.Destinations asks for them
 }
 
 // EventDetail is one event with its body, headers, deliveries, messages, attempts and history.

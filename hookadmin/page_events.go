@@ -24,7 +24,6 @@ type eventsPage struct {
 type eventRow struct {
 	Event
 	Destinations []string
-	Partly       bool // there may be more destinations
 }
 
 // rowOf names the row of an event for app.js, which knows events of the stream by it.
@@ -37,18 +36,17 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
-	filter, found, status := listed(h, r, l, h.parseFilter, h.freshEvents, NewEventPage)
+	_, found, status := listed(h, r, l, h.parseFilter, h.eventsAndDestinations, asIs)
 	l.eventFields(h)
 	content := &eventsPage{listPage: l}
 	if found != nil {
 		for i := range found.Events {
-			content.Rows = append(content.Rows, eventRow{Event: found.Events[i], Partly: l.Stale.Known()})
+			content.Rows = append(content.Rows, eventRow{newEvent(&found.Events[i]), found.Events[i].Destinations})
 		}
 	}
 	if found != nil && !l.Stale.Known() {
-		h.addDestinations(r, filter, content.Rows)
-		l.page(found.Next)
-		l.searchedUntil(found.SearchedUntil)
+		l.page(found.Next.String())
+		l.searchedUntil(Time(found.SearchedUntil))
 		l.addExports()
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
@@ -60,6 +58,11 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Live = l.orRetry(p.Live)
 	h.render(w, r, status, "events.html", p)
+}
+
+func (h *handling) eventsAndDestinations(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
+	f.Destinations = true
+	return h.freshEvents(ctx, f)
 }
 
 // addExports links to the same events as files.
@@ -86,42 +89,6 @@ func (l *listPage) eventFields(h *handling) {
 	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
 	l.field("until", "Until", "")
 	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
-}
-
-// addDestinations fills in the destinations of the rows: those of the messages in the span of the
-// page, in one query of at most driver.MaxLimit messages. Rows beyond them are marked.
-func (h *handler) addDestinations(r *http.Request, f *driver.EventFilter, rows []eventRow) {
-	if len(rows) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), probeTimeout)
-	defer cancel()
-	oldest, newest := time.Time(rows[len(rows)-1].ReceivedAt), time.Time(rows[0].ReceivedAt)
-	found, err := h.store.Messages(ctx, &driver.MessageFilter{
-		Source: f.Source, Type: f.Type, EventID: f.ID, Since: oldest, Until: newest.Add(time.Microsecond), Limit: driver.MaxLimit,
-	})
-	if err != nil {
-		for i := range rows {
-			rows[i].Partly = true
-		}
-		return
-	}
-	names := make(map[string][]string)
-	for i := range found.Messages {
-		m := &found.Messages[i]
-		row := rowOf(m.Source, m.EventID)
-		names[row] = append(names[row], m.Destination)
-	}
-	for i := range rows {
-		row := &rows[i]
-		row.Destinations = names[rowOf(row.Source, row.EventID)]
-		slices.Sort(row.Destinations)
-		row.Destinations = slices.Compact(row.Destinations)
-		// Messages are listed in the order of their events, so those after Next are not known.
-		if next := found.Next; !next.IsZero() {
-			row.Partly = !time.Time(row.ReceivedAt).After(next.At)
-		}
-	}
 }
 
 // noEvents says why a listing of events is empty.

@@ -158,8 +158,38 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 		Edge: w.edge, Match: w.match,
 		Spans: func(ctx context.Context) ([]walk.Span, error) { return s.spans(ctx, opEvents, f) },
 	}
-	return walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
+	page, err := walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
+	if err == nil && f.Destinations {
+		err = s.addDestinations(ctx, db, page.Events)
+	}
+	return page, err
 }
+
+// addDestinations sets the destinations of events.
+func (s *Store) addDestinations(ctx context.Context, db DB, events []driver.Event) error {
+	keys, at := make([]driver.Key, len(events)), make(map[driver.Key]int, len(events))
+	for i := range events {
+		keys[i], at[events[i].Key] = events[i].Key, i
+	}
+	return read(ctx, db, opEvents, func(r Rows) error {
+		var key []byte
+		var name string
+		err := r.Scan(&key, &name)
+		if err == nil {
+			e := &events[at[driver.Key(key)]]
+			e.Destinations = append(e.Destinations, name)
+		}
+		return err
+	}, strings.ReplaceAll(destinationsSQL, "{schema}", s.schema), keyArgs(keys))
+}
+
+const destinationsSQL = `
+SELECT * FROM (
+	SELECT event_key, destination FROM {schema}.message WHERE event_key = ANY ($1::bytea[])
+	UNION
+	SELECT cause, destination FROM {schema}.message WHERE cause = ANY ($1::bytea[])
+) d
+ORDER BY destination COLLATE "C"`
 
 // where returns the conditions of the filter, and false if no event can match.
 func (w *eventWalk) where() (*condition, bool) {

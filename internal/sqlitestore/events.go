@@ -48,7 +48,42 @@ func (s *Store) Events(ctx context.Context, f *driver.EventFilter) (*driver.Even
 		Edge: w.edge, Match: w.match,
 		Spans: func(ctx context.Context) ([]walk.Span, error) { return s.spans(ctx, f) },
 	}
-	return walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
+	page, err := walk.Events(ctx, l, f, w.isKeyed || w.implied != "", w.number)
+	if err == nil && f.Destinations {
+		err = s.addDestinations(ctx, page.Events)
+	}
+	return page, err
+}
+
+// addDestinations sets the destinations of events.
+func (s *Store) addDestinations(ctx context.Context, events []driver.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	keys, at := make([]driver.Key, len(events)), make(map[driver.Key]int, len(events))
+	for i := range events {
+		keys[i], at[events[i].Key] = events[i].Key, i
+	}
+	query := `SELECT e.key, m.destination FROM hookonce_event e CROSS JOIN hookonce_message m ON m.event = e.id
+		WHERE ` + keyIn(`e.key`, len(keys)) + `
+		UNION SELECT cause, destination FROM hookonce_message WHERE ` + keyIn(`cause`, len(keys)) + ` ORDER BY 2`
+	return s.snapshot(ctx, opEvents, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, slices.Repeat(keyArgs(keys), 2)...)
+		if err != nil {
+			return err
+		}
+		_, err = collect(rows, func(*struct{}) error {
+			var key []byte
+			var name string
+			err := rows.Scan(&key, &name)
+			if err == nil {
+				e := &events[at[driver.Key(key)]]
+				e.Destinations = append(e.Destinations, name)
+			}
+			return err
+		})
+		return err
+	})
 }
 
 func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (driver.Cursor, int, error) {

@@ -102,7 +102,10 @@ func eventDetail(f *fixture) {
 	want.Deliveries.Count, want.Deliveries.LastAt = 4, at
 	want.Deliveries.OtherBodies, want.Deliveries.Repeats = 1, 2
 	f.sameEvent(want)
-	same(f, "listing", []driver.Event{want.Event, claimed(&first, t0.Add(-time.Hour)).Event}, f.events(&driver.EventFilter{}).Events)
+	listing := []driver.Event{want.Event, claimed(&first, t0.Add(-time.Hour)).Event}
+	same(f, "listing", listing, f.events(&driver.EventFilter{}).Events)
+	listing[0].Destinations = []string{"to-alpha", "to-beta", "to-zeta"}
+	same(f, "listing with destinations", listing, f.events(&driver.EventFilter{Destinations: true}).Events)
 }
 
 func eventEmptyListing(f *fixture) {
