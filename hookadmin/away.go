@@ -70,7 +70,7 @@ const (
 // bodies, no headers and no error texts: they may be redacted or past their retention by then.
 type keptPages struct {
 	mu   sync.Mutex
-	last map[string]keptPage // by path and query
+	last map[string]keptPage // by path and query; none by ""
 }
 
 type keptPage struct {
@@ -82,6 +82,9 @@ func newKeptPages() *keptPages { return &keptPages{last: make(map[string]keptPag
 
 // keep keeps the content of a page instead of its last one. The oldest page goes if there are too many.
 func (k *keptPages) keep(key string, content any, now time.Time) {
+	if key == "" {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, there := k.last[key]; !there && len(k.last) >= maxKept {
@@ -102,41 +105,44 @@ func (k *keptPages) of(key string) keptPage {
 	return k.last[key]
 }
 
-// fresh returns the part of a page that comes from the database. If the database does not answer, it
-// is the last one that was read, with its time, or nil.
-func fresh[Part any](h *handling, r *http.Request, now time.Time, read func(context.Context) (*Part, error)) (*Part, staleness) {
+// orKept returns what read returns. With an error, it is what the page of that key showed last, with its
+// time, or nil.
+func orKept[Part any](k *keptPages, key string, read func() (*Part, error)) (*Part, staleness, error) {
+	part, err := read()
+	if err == nil {
+		k.keep(key, forKeeping(part), time.Now())
+		return part, staleness{}, nil
+	}
+	last := k.of(key)
+	part, _ = last.content.(*Part)
+	return part, staleness{Time(last.at), awayText(err)}, err
+}
+
+// fresh is orKept for the part of a page that comes from the database.
+func fresh[Part any](h *handling, r *http.Request, read func(context.Context) (*Part, error)) (*Part, staleness) {
 	values := r.URL.Query()
 	values.Del("refresh")
-	key := r.URL.EscapedPath() + "?" + values.Encode()
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	part, err := read(ctx)
-	if err == nil {
-		h.kept.keep(key, forKeeping(part), now)
-		return part, staleness{}
+	part, stale, err := orKept(h.kept, r.URL.EscapedPath()+"?"+values.Encode(), func() (*Part, error) { return read(ctx) })
+	if err != nil {
+		h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
 	}
-	h.logger.WarnContext(r.Context(), "reading figures failed; the page shows old ones, or none", slog.Any("error", err))
-	last := h.kept.of(key)
-	part, _ = last.content.(*Part)
-	return part, staleness{Time(last.at), awayText(err)}
+	return part, stale
 }
 
 // lastEvent returns an event. While the database is away, it is the event as its page showed it last, with its
 // time, or an error.
-func (h *handling) lastEvent(r *http.Request, source, id string, now time.Time) (*driver.EventDetail, staleness, error) {
+func (h *handling) lastEvent(r *http.Request, source, id string) (*driver.EventDetail, staleness, error) {
 	key := queryOf(url.Values{"source": {source}, "id": {id}})
-	found, err := h.readEvent(r, source, id)
-	if err == nil {
-		h.keptEvents.keep(key, forKeeping(found), now)
-		return found, staleness{}, nil
+	found, stale, err := orKept(h.keptEvents, key, func() (*driver.EventDetail, error) { return h.readEvent(r, source, id) })
+	if err != nil {
+		if found == nil || !passes(err) && !errors.Is(err, driver.ErrSchema) {
+			return nil, staleness{}, err
+		}
+		h.logAway(r, "reading an event", err)
 	}
-	last := h.keptEvents.of(key)
-	kept, there := last.content.(*driver.EventDetail)
-	if !there || !passes(err) && !errors.Is(err, driver.ErrSchema) {
-		return nil, staleness{}, err
-	}
-	h.logAway(r, "reading an event", err)
-	return kept, staleness{Time(last.at), awayText(err)}, nil
+	return found, stale, nil
 }
 
 // forKeeping returns a copy of the content of a page, or of a page of a listing, as keptPages holds it.

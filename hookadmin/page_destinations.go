@@ -106,7 +106,7 @@ func (h *handling) showDestinations(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	content := &destinationsPage{Destinations: h.destinationRows(r)}
 	var known *map[string]*destinationActivity
-	known, content.Stale = fresh(h, r, now, func(ctx context.Context) (*map[string]*destinationActivity, error) {
+	known, content.Stale = fresh(h, r, func(ctx context.Context) (*map[string]*destinationActivity, error) {
 		return h.destinationActivity(ctx, "", now)
 	})
 	content.Unknown = known == nil
@@ -174,7 +174,7 @@ func (h *handling) showDestination(w http.ResponseWriter, r *http.Request) {
 	}
 	content := &destinationPage{destinationRow: *row, Span: *span, Form: h.newForm(r)}
 	content.Messages = "../dead-letters" + queryOf(url.Values{"destination": {row.Name}})
-	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*destinationFigures, error) {
+	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*destinationFigures, error) {
 		return h.destinationFigures(ctx, row.Name, span, now)
 	})
 	h.render(w, r, http.StatusOK, "destination.html", &page{

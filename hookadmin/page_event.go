@@ -126,7 +126,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := time.Now()
-	found, stale, err := h.lastEvent(r, source, id, now)
+	found, stale, err := h.lastEvent(r, source, id)
 	if err != nil {
 		h.failStore(w, r, err)
 		return

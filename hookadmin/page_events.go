@@ -36,7 +36,7 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
-	_, found, status := listed(h, r, l, h.parseFilter, h.eventsAndDestinations, asIs)
+	found, status := listed(h, r, l, h.parseFilter, h.eventsAndDestinations, asIs)
 	l.eventFields(h)
 	content := &eventsPage{listPage: l}
 	if found != nil {

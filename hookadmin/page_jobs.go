@@ -48,7 +48,7 @@ func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "jobs", jobPageParameters)
 	l.Spans = nil // jobs are not listed by time
-	_, found, status := listed(h, r, l, ParseJobFilter, h.store.Jobs, NewJobPage)
+	found, status := listed(h, r, l, ParseJobFilter, h.store.Jobs, NewJobPage)
 	l.field("state", "State", "", driver.JobStates()...)
 	content := &jobsPage{listPage: l}
 	if found != nil {

@@ -48,7 +48,7 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 	ticked := values.Get("select") == "page"
 	values.Del("select")
 	l := startList(r, values, "dead-letters", letterParameters)
-	_, found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters, NewDeadLetterPage)
+	found, status := listed(h, r, l, h.ofSources(ParseDeadLetterFilter), h.store.DeadLetters, NewDeadLetterPage)
 	l.letterFields(h)
 	content := &lettersPage{
 		listPage: l, Form: h.newForm(r), Undo: h.newUndoBox(r), Here: strings.TrimPrefix(queryOf(maps.Clone(values)), "?"), Ticked: ticked,

@@ -133,7 +133,7 @@ func listed[Filter, Page, Shape any](
 	parse func(url.Values, time.Time) (*Filter, error),
 	find func(context.Context, *Filter) (*Page, error),
 	shape func(*Page) *Shape,
-) (*Filter, *Shape, int) {
+) (*Shape, int) {
 	values, err := pageValues(l.values)
 	var filter *Filter
 	if err == nil {
@@ -141,29 +141,23 @@ func listed[Filter, Page, Shape any](
 	}
 	if err != nil {
 		l.Fault = visible(err.Error())
-		return nil, nil, http.StatusBadRequest
+		return nil, http.StatusBadRequest
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
-	page, err := find(ctx, filter)
+	page, stale, err := orKept(h.kept, l.keptAs(l.values), func() (*Page, error) { return find(ctx, filter) })
 	if err != nil {
 		h.logAway(r, "listing", err)
-		last := h.kept.of(l.keptAs(l.values))
-		kept, there := last.content.(*Page)
-		if !there {
-			l.Away = awayText(err) + " So there are no rows."
-			if h.kept.of(l.keptAs(nil)).content != nil {
-				l.Kept = l.Root + l.path
-			}
-			return filter, nil, http.StatusServiceUnavailable
+	}
+	if page == nil {
+		l.Away = awayText(err) + " So there are no rows."
+		if h.kept.of(l.keptAs(nil)).content != nil {
+			l.Kept = l.Root + l.path
 		}
-		l.Stale = staleness{Time(last.at), awayText(err)}
-		return filter, shape(kept), http.StatusOK
+		return nil, http.StatusServiceUnavailable
 	}
-	if l.values.Get("cursor") == "" {
-		h.kept.keep(l.keptAs(l.values), forKeeping(page), time.Now())
-	}
-	return filter, shape(page), http.StatusOK
+	l.Stale = stale
+	return shape(page), http.StatusOK
 }
 
 // asIs is the shape of rows that the API does not have in this form.
@@ -190,8 +184,11 @@ func anyOf[Filter, Page any](
 	}
 }
 
-// keptAs returns the key of a page of the listing in keptPages.
+// keptAs returns the key of a page of the listing in keptPages: "" for one after the first.
 func (l *listPage) keptAs(values url.Values) string {
+	if values.Get("cursor") != "" {
+		return ""
+	}
 	values = maps.Clone(values)
 	if values != nil {
 		values.Del("refresh")

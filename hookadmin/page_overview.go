@@ -127,7 +127,7 @@ func (h *handling) showOverview(w http.ResponseWriter, r *http.Request) {
 		h.logger.WarnContext(r.Context(), "counting failed; the overview has no counts", slog.Any("error", err))
 	}
 	content := &overviewPage{Span: *span}
-	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*overviewFigures, error) {
+	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*overviewFigures, error) {
 		if err != nil {
 			return nil, err
 		}

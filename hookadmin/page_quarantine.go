@@ -34,7 +34,7 @@ func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "quarantine", quarantinePageParameters)
 	l.Spans = nil // the quarantine is not listed by time
-	_, found, status := listed(h, r, l, ParseQuarantineFilter, h.store.Quarantined, asIs)
+	found, status := listed(h, r, l, ParseQuarantineFilter, h.store.Quarantined, asIs)
 	l.field("source", "Source", "", h.sources()...)
 	content := &quarantinePage{listPage: l, Form: h.newForm(r)}
 	if found != nil {

@@ -37,7 +37,7 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "refused", refusedPageParameters)
-	_, found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused, newRefusedPage)
+	found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused, newRefusedPage)
 	l.field("source", "Source", "", h.sources()...)
 	l.field("reason", "Reason", "", tell.Reasons()...)
 	l.field("remote", "Remote address", "203.0.113.9")

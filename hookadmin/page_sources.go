@@ -84,7 +84,7 @@ func (h *handling) showSources(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	content := &sourcesPage{Sources: h.sourceRows()}
 	var known *map[string]*sourceActivity
-	known, content.Stale = fresh(h, r, now, func(ctx context.Context) (*map[string]*sourceActivity, error) {
+	known, content.Stale = fresh(h, r, func(ctx context.Context) (*map[string]*sourceActivity, error) {
 		return h.activity(ctx, content.Sources, now)
 	})
 	content.Unknown = known == nil
@@ -211,7 +211,7 @@ func (h *handling) showSource(w http.ResponseWriter, r *http.Request) {
 		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}
 	content.Events = "../events" + queryOf(url.Values{"source": {row.Name}})
-	content.Figures, content.Stale = fresh(h, r, now, func(ctx context.Context) (*sourceFigures, error) {
+	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*sourceFigures, error) {
 		return h.sourceFigures(ctx, row, span, now)
 	})
 	h.render(w, r, http.StatusOK, "source.html", &page{
