@@ -23,6 +23,7 @@ type eventPage struct {
 	Stale    staleness // of all of the page
 	Facts    []fact
 	Timeline *timeline
+	tries    map[string][]Attempt // by message id
 
 	Shown     *bodyView // nil if the body is gone, or the page is stale
 	BodyModes []spanLink
@@ -44,19 +45,11 @@ func (p *eventPage) Earlier() int64 {
 }
 
 // Tries returns the attempts of a message; "" stands for the handler.
-func (p *eventPage) Tries(message string) []Attempt {
-	var tries []Attempt
-	for i := range p.Attempts {
-		if p.Attempts[i].MessageID == message {
-			tries = append(tries, p.Attempts[i])
-		}
-	}
-	return tries
-}
+func (p *eventPage) Tries(message string) []Attempt { return p.tries[message] }
 
 // ErrorOf returns the error of a message, or "" if its last attempt shows it.
 func (p *eventPage) ErrorOf(m *Message) string {
-	if tries := p.Tries(m.ID); len(tries) > 0 && tries[len(tries)-1].Error == m.LastError {
+	if tries := p.tries[m.ID]; len(tries) > 0 && tries[len(tries)-1].Error == m.LastError {
 		return ""
 	}
 	return m.LastError
@@ -141,7 +134,10 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	content.EventDetail = detail
+	content.EventDetail, content.tries = detail, make(map[string][]Attempt)
+	for _, a := range detail.Attempts {
+		content.tries[a.MessageID] = append(content.tries[a.MessageID], a)
+	}
 	content.Facts, content.Timeline, content.Other = eventFacts(content.Root, detail), newTimeline(detail, now), newOtherBody(detail)
 	if !stale.Known() {
 		content.addBody(r)

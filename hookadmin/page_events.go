@@ -86,9 +86,7 @@ func (l *listPage) eventFields(h *handling) {
 	l.field("id", "Event id", "evt_1")
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteNoRoute)
-	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
-	l.field("until", "Until", "")
-	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+	l.spanFields()
 }
 
 // noEvents says why a listing of events is empty.

@@ -100,9 +100,7 @@ func (l *listPage) letterFields(h *handling) {
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteTxEnded)
 	l.field("signature", "Error signature", "answered 500")
-	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
-	l.field("until", "Until", "")
-	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+	l.spanFields()
 }
 
 func (h *handler) noLetters(r *http.Request, l *listPage) *empty {

@@ -122,6 +122,13 @@ func (l *listPage) field(name, label, hint string, options ...string) {
 	l.Fields = append(l.Fields, f)
 }
 
+// spanFields adds the fields that select a span of time.
+func (l *listPage) spanFields() {
+	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
+	l.field("until", "Until", "")
+	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+}
+
 // filtered reports whether a parameter narrows the listing.
 func (l *listPage) filtered() bool { return len(l.Chips) > 0 }
 

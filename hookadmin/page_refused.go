@@ -42,9 +42,7 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	l.field("reason", "Reason", "", tell.Reasons()...)
 	l.field("remote", "Remote address", "203.0.113.9")
 	l.field("id", "Error id", "of the answer or the log")
-	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
-	l.field("until", "Until", "")
-	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+	l.spanFields()
 	content := &refusedPage{listPage: l}
 	if found != nil {
 		content.Rows = found.Refused
