@@ -105,8 +105,8 @@ func (k *keptPages) of(key string) keptPage {
 	return k.last[key]
 }
 
-// orKept returns what read returns. With an error, it is what the page of that key showed last, with its
-// time, or nil.
+// orKept returns the result of read. With an error, it returns the last content of the page of that key,
+// with its time, or nil.
 func orKept[Part any](k *keptPages, key string, read func() (*Part, error)) (*Part, staleness, error) {
 	part, err := read()
 	if err == nil {

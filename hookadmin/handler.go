@@ -90,7 +90,7 @@ type handler struct {
 type handling struct {
 	*handler
 	endpoint *endpoint    // of the request; for an unknown path, one like it
-	logger   *slog.Logger // names what the request is about
+	logger   *slog.Logger // names the source, event, job … of the request
 	access   Access       // of the caller
 	reason   string       // the word for programs in a problem; "" for none
 }

@@ -106,7 +106,7 @@ func (v jobView) Title() string {
 	return title + " of dead letters"
 }
 
-// Selection returns what the job selects, with links to it.
+// Selection returns the filters of the job, with links to its rows.
 func (v jobView) Selection() []chip {
 	page := "dead-letters"
 	if v.Of == driver.JobOfEvents && v.Action != driver.JobUndo {
