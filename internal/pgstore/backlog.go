@@ -10,8 +10,8 @@ import (
 // The statements of Backlog look each name up in a partial index, and read up to a limit of rows from
 // there. So their cost does not grow with the backlog. ORDER BY keeps the server from scanning the
 // table until it has as many rows as the limit, which there may not be; see inOrderSQL too.
-const (
-	sourceBacklogSQL = `
+var (
+	sourceBacklogSQL = statement(`
 SELECT n.name,
 	least($2::bigint, fresh.n + tried.n), least(fresh.oldest, tried.oldest), dead.n
 FROM unnest($1::text[]) n(name)
@@ -22,7 +22,7 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.event_state s WHERE s.source COLLATE "C" >= n.name AND s.source COLLATE "C" <= n.name AND s.state = 3
 		ORDER BY s.source COLLATE "C" LIMIT $2::bigint
 	) s
-) dead`
+) dead`)
 
 	oldestEventsSQL = `
 	SELECT count(*) AS n, min(s.due_at) AS oldest FROM (
@@ -30,7 +30,7 @@ CROSS JOIN LATERAL (
 
 	// Dead messages and events are compared by two bounds: only the index that begins with the name has that
 	// order, while an equality would let the server read the dead ones of all names by time.
-	destinationBacklogSQL = `
+	destinationBacklogSQL = statement(`
 SELECT n.name, open.n, open.oldest, dead.n
 FROM unnest($1::text[]) n(name)
 CROSS JOIN LATERAL (
@@ -44,8 +44,10 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.message m WHERE m.destination >= n.name AND m.destination <= n.name AND m.state = 3
 		ORDER BY m.destination, m.received_at LIMIT $2::bigint
 	) m
-) dead`
+) dead`)
+)
 
+const (
 	// inOrderSQL makes the server read an index in its order, and stop at the limit. A server without
 	// statistics of a new backlog expects few rows, and would collect and sort all of them. It must not compile a plan that
 	// these settings only make look expensive.
@@ -71,10 +73,10 @@ func (s *Store) Backlog(ctx context.Context, p *driver.BacklogParams) (*driver.B
 		if err = conn.Script(ctx, inOrderSQL); err != nil {
 			return err
 		}
-		if b.Sources, err = backlogOf(ctx, conn, s.sql.sourceBacklog, p.Sources, p.Limit); err != nil {
+		if b.Sources, err = backlogOf(ctx, conn, s.text(sourceBacklogSQL), p.Sources, p.Limit); err != nil {
 			return err
 		}
-		b.Destinations, err = backlogOf(ctx, conn, s.sql.destinationBacklog, p.Destinations, p.Limit)
+		b.Destinations, err = backlogOf(ctx, conn, s.text(destinationBacklogSQL), p.Destinations, p.Limit)
 		return err
 	})
 	if err != nil {

@@ -153,13 +153,13 @@ const (
 
 // outcomeSQL returns the state of the transaction $1, unless its number belongs to another home than $2: that of another
 // transaction may be the same there.
-const outcomeSQL = `SELECT CASE WHEN {schema}.is_run_home($2::text) THEN coalesce(txid_status($1::bigint), '') ELSE '' END`
+var outcomeSQL = statement(`SELECT CASE WHEN {schema}.is_run_home($2::text) THEN coalesce(txid_status($1::bigint), '') ELSE '' END`)
 
 // outcome asks for the state of the run's transaction, on another connection.
 func (r *Run) outcome(ctx context.Context) (status string) {
 	if err := read(ctx, r.store.pools.Receive, "asking for the outcome of a transaction", func(rows Rows) error {
 		return rows.Scan(&status)
-	}, r.store.sql.outcome, r.xid, r.home); err != nil {
+	}, r.store.text(outcomeSQL), r.xid, r.home); err != nil {
 		return ""
 	}
 	return status

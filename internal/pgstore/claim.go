@@ -71,10 +71,10 @@ func (s *Store) ProbeClaim(ctx context.Context) error {
 	batch := newClaimBatch(&driver.ClaimParams{Claims: []driver.Claim{*probe}, AllowUnsafe: []string{"fsync", "full_page_writes"}})
 	const op = "testing a claim"
 	return writeFailed(s.pools.Receive, op, s.pools.Receive.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		if err := scan(ctx, conn, noRows, s.sql.claim, batch.arguments()...); err != nil {
+		if err := scan(ctx, conn, noRows, s.text(claimSQL), batch.arguments()...); err != nil {
 			return err
 		}
-		return scan(ctx, conn, noRows, s.sql.unclaim, probe.Key[:])
+		return scan(ctx, conn, noRows, s.text(unclaimSQL), probe.Key[:])
 	}))
 }
 
@@ -100,7 +100,7 @@ func (s *Store) settleKnown(b *claimBatch) {
 		}
 		found[driver.Key(key)] = k
 		return nil
-	}, s.sql.known, keys)
+	}, s.text(knownSQL), keys)
 	if err != nil {
 		return
 	}
@@ -232,7 +232,7 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 		row.place = b.places[place-1]
 		rows = append(rows, row)
 		return nil
-	}, s.sql.claim, b.arguments()...)
+	}, s.text(claimSQL), b.arguments()...)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +327,7 @@ func (s *Store) lookUp(b *claimBatch, open []claimRow) (refused []int, err error
 			refused = append(refused, row.place)
 		}
 		return nil
-	}, s.sql.lookUp, keys, bodyKeys, hashes, guards)
+	}, s.text(lookUpSQL), keys, bodyKeys, hashes, guards)
 	if err == nil || b.inTx {
 		return refused, err
 	}

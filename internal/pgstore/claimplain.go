@@ -70,7 +70,7 @@ func (s *Store) claimPlain(ctx context.Context, b *claimBatch) (committed bool, 
 // function.
 func (s *Store) claimOne(ctx context.Context, b *claimBatch) (committed bool, err error) {
 	place := b.places[0]
-	err = s.binary.QueryBinary(ctx, &s.sql.insertOne, func(p *Parameters) { b.encodeOne(p, &b.Claims[place]) }, func([][]byte) error {
+	err = s.binary.QueryBinary(ctx, s.statement(insertOneSQL), func(p *Parameters) { b.encodeOne(p, &b.Claims[place]) }, func([][]byte) error {
 		committed = true
 		return nil
 	})
@@ -118,9 +118,9 @@ func (s *Store) insertNew(ctx context.Context, b *claimBatch) (claimed map[drive
 	n := 0
 	leased = &leases{}
 	messages := b.messages()
-	statement := &s.sql.insertNew
+	statement := s.statement(insertNewSQL)
 	if len(messages.ids) > 0 {
-		statement = &s.sql.insertRouted
+		statement = s.statement(insertRoutedSQL)
 	}
 	encode := func(p *Parameters) { b.encode(p, messages) }
 	err = s.binary.QueryBinary(ctx, statement, encode, func(values [][]byte) error {

@@ -1,16 +1,16 @@
 package pgstore
 
-const (
+var (
 	// claimSQL makes a claim, by a function of the schema that each
 	// session plans once.
-	claimSQL = `
+	claimSQL = statement(`
 SELECT place, n_claimed, lock_before, received_at, token, paused, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
 FROM {schema}.claim(
 	$1::text, $2::timestamptz,
 	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
 	$10::bytea[], $11::bytea[], $12::int[], $13::int[],
 	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bigint[], $22::text[]
-)`
+)`)
 
 	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
 	// returns whether the server is safe, how many events were new and, if some were not, the keys of
@@ -21,8 +21,8 @@ FROM {schema}.claim(
 	// It writes the events in their order, so that no two batches wait for each other. If nothing is
 	// new, the commit waits for the events' own commits. If a state row or a message was dropped, a
 	// division by zero undoes the statement.
-	insertNewSQL    = insertEvents + insertedEvents + ` FROM event_new`
-	insertRoutedSQL = insertEvents + `, message_given AS MATERIALIZED (
+	insertNewSQL    = statement(insertEvents + insertedEvents + ` FROM event_new`)
+	insertRoutedSQL = statement(insertEvents + `, message_given AS MATERIALIZED (
 	SELECT m.id, m.event_key, m.route, m.destination,
 		CASE WHEN EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = m.destination) THEN 0 ELSE m.lease END AS lease
 	FROM (
@@ -43,11 +43,11 @@ FROM {schema}.claim(
 	1 / CASE WHEN (SELECT count(*) FROM message_given) = (SELECT count(*) FROM message_new) THEN 1 ELSE 0 END,
 	coalesce($4::timestamptz, now()), (extract(epoch FROM now()) * 1000000)::bigint,
 	(SELECT array_agg(convert_to(p.destination, 'UTF8')) FROM {schema}.paused_destination p WHERE p.destination = ANY ($19::text[]))
-FROM event_new`
+FROM event_new`)
 
 	// insertOneSQL inserts an event without messages as insertNewSQL does. It returns a row if the event was
 	// new. For one event a statement without arrays and sums costs the database much less.
-	insertOneSQL = `
+	insertOneSQL = statement(`
 WITH event_new AS (
 	INSERT INTO {schema}.event (
 		key, source, event_id, type, occurred_at, received_at, headers, body, body_sha256, work, remote, gateway
@@ -62,7 +62,7 @@ WITH event_new AS (
 	SELECT $5::bytea, $6::text, $8::text, coalesce($4::timestamptz, now()), coalesce($4::timestamptz, now()) FROM event_new WHERE work = 1
 	RETURNING true
 )
-SELECT 1 / CASE WHEN work <> 1 OR EXISTS (SELECT FROM state_new) THEN 1 ELSE 0 END FROM event_new`
+SELECT 1 / CASE WHEN work <> 1 OR EXISTS (SELECT FROM state_new) THEN 1 ELSE 0 END FROM event_new`)
 
 	// safeSQL is whether the server is safe, as the function claim checks it. raiseSQL raises the settings
 	// of the transaction as the functions claim and durably do it, and is true.
@@ -101,19 +101,19 @@ SELECT ` + safeSQL + `, count(*)::int,
 	1 / CASE WHEN count(*) FILTER (WHERE work = 1) = (SELECT count(*) FROM state_new) THEN 1 ELSE 0 END`
 
 	// unclaimSQL deletes the event of a test.
-	unclaimSQL = `DELETE FROM {schema}.event WHERE key = $1::bytea`
+	unclaimSQL = statement(`DELETE FROM {schema}.event WHERE key = $1::bytea`)
 
 	// knownSQL finds the keys that exist already, by a function of the schema. It runs
 	// before the rest of the claims is sent.
-	knownSQL = `SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`
+	knownSQL = statement(`SELECT key, body_sha256, is_dead FROM {schema}.known($1::bytea[])`)
 
 	// confirmSQL waits until the commits before it are durable.
-	confirmSQL = `SELECT {schema}.confirm()`
+	confirmSQL = statement(`SELECT {schema}.confirm()`)
 
 	// lookUpSQL reads the rows that a claim could not see. Each look-up is a LATERAL with a LIMIT,
 	// so that the planner can only probe an index: it plans joins as scans of whole tables while
 	// the tables are small. For the conditions on the states of messages see the claim function.
-	lookUpSQL = `
+	lookUpSQL = statement(`
 SELECT i.place, known.body_sha256, coalesce(known.dead, false), seen.key, seen.event_id
 FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::int[])
 	WITH ORDINALITY AS i (key, body_key, body_sha256, guard, place)
@@ -135,5 +135,5 @@ LEFT JOIN LATERAL (
 	LEFT JOIN {schema}.event e ON e.key = b.key AND e.body_sha256 = i.body_sha256
 	WHERE i.guard > 0 AND b.body_key = i.body_key
 	LIMIT 1
-) seen ON true`
+) seen ON true`)
 )

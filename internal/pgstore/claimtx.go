@@ -11,18 +11,18 @@ import (
 // lockEventsSQL locks the rows of events in the order of their keys, and waits for their holders.
 // The next statement reads the rows that belong to them, so that it sees the commits during the
 // wait.
-const lockEventsSQL = `
+var lockEventsSQL = statement(`
 SELECT e.key
 FROM (SELECT key FROM unnest($1::bytea[]) AS k (key) ORDER BY key) i
 CROSS JOIN LATERAL (
 	SELECT e.key FROM {schema}.event e WHERE e.key = i.key
 	FOR NO KEY UPDATE
-) e`
+) e`)
 
 // reopenClaimedSQL reopens the dead events $1, whose rows are locked, in the transaction of a
 // claim. $2 marks the events whose work is done in the same transaction; they become done. If an
 // event is only routed and not marked, its dead messages become due.
-const reopenClaimedSQL = `
+var reopenClaimedSQL = statement(again(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now
 ), mine AS MATERIALIZED (
@@ -34,7 +34,7 @@ WITH setting AS MATERIALIZED (
 	FROM mine
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND `+notEndedSQL+`
 		FOR UPDATE
 	) s
 ), routed AS MATERIALIZED (
@@ -45,9 +45,9 @@ WITH setting AS MATERIALIZED (
 		WHERE mine.work = 0 AND NOT mine.done AND m.event_key = mine.key AND m.state = 3
 			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE
-	) m` + againSQL + reopenedSQL + `
+	) m`+againSQL+reopenedSQL+`
 SELECT n.key, n.generation, coalesce((SELECT s.key_generation FROM {schema}.event_state s WHERE s.key = n.key), 0)
-FROM next n`
+FROM next n`, stateClaimedSQL, false))
 
 // stateClaimedSQL sets the columns of an event_state row that a claim reopens.
 const stateClaimedSQL = `
@@ -99,7 +99,7 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if err := b.write(op, noRows, s.sql.lockEvents, keys); err != nil {
+	if err := b.write(op, noRows, s.text(lockEventsSQL), keys); err != nil {
 		return err
 	}
 	return b.write(op, func(r Rows) error {
@@ -111,7 +111,7 @@ func (s *Store) reopenClaimed(b *claimBatch) error {
 		result := &b.results[places[driver.Key(key)]]
 		result.Reopened, result.Generation, result.KeyGeneration = true, int(generation), int(keyGeneration)
 		return nil
-	}, s.sql.reopenClaimed, keys, done, clock(b.Now))
+	}, s.text(reopenClaimedSQL), keys, done, clock(b.Now))
 }
 
 // boundSQL bounds how long a process that has stopped can keep a claim open, and tells whether there
@@ -120,7 +120,7 @@ const boundSQL = `
 SELECT current_setting('synchronous_standby_names') <> ''
 FROM set_config('idle_in_transaction_session_timeout', $1::text, true)`
 
-var claimedSQL = `
+var claimedSQL = statement(`
 SELECT ` + runColumns + `, ` + takenColumns + `, 1, now()
 FROM {schema}.event e
 CROSS JOIN LATERAL (
@@ -128,7 +128,7 @@ CROSS JOIN LATERAL (
 		coalesce((SELECT f.failures FROM {schema}.inline_failure f WHERE f.key = s.key), 0) AS attempts
 	FROM {schema}.event_state s WHERE s.key = e.key LIMIT 1
 ) d
-WHERE e.key = $1::bytea`
+WHERE e.key = $1::bytea`)
 
 // TakeClaim implements [driver.Driver]. The run is nil for a duplicate that is not reopened.
 func (s *Store) TakeClaim(ctx context.Context, p *driver.ClaimParams) (*Run, driver.ClaimResult, error) {
@@ -171,7 +171,7 @@ func (r *Run) takeClaim(ctx context.Context, p *driver.ClaimParams) (result driv
 		}
 		return result, err
 	}
-	if _, err := r.collect(ctx, r.store.sql.claimed, p.Claims[0].Key[:]); err != nil {
+	if _, err := r.collect(ctx, r.store.text(claimedSQL), p.Claims[0].Key[:]); err != nil {
 		return result, fmt.Errorf("claiming: %w", r.failure(err))
 	}
 	if err := r.tx.Script(ctx, "SAVEPOINT "+savepoint); err != nil {

@@ -8,12 +8,12 @@ import (
 )
 
 // completeSQL records outcomes, by a function of the schema that each session plans once.
-const completeSQL = `
+var completeSQL = statement(`
 SELECT place
 FROM {schema}.complete(
 	$1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::int[], $6::text[], $7::bigint[], $8::timestamptz,
 	$9::bigint[], $10::bytea[], $11::text[], $12::bytea[], $13::text[], $14::text[], $15::bytea[]
-) AS place`
+) AS place`)
 
 // Complete implements [driver.Store].
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
@@ -60,7 +60,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		}
 		held[places[place-1]] = true
 		return nil
-	}, &s.sql.complete, ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
+	}, s.statement(completeSQL), ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
 		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown, types, responses)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 // releaseSQL locks the messages sorted by id, so that two calls cannot wait for one another. The batch
 // joins the table on the id alone: the planner turns an additional "id = ANY (...)" into a nested loop
 // over the batch for every row.
-const releaseSQL = `
+var releaseSQL = statement(`
 WITH held AS MATERIALIZED (
 	SELECT i.id
 	FROM (
@@ -86,7 +86,7 @@ WITH held AS MATERIALIZED (
 UPDATE {schema}.message m
 SET state = 0, attempts = m.attempts - 1, due_at = coalesce($3::timestamptz, now())
 FROM held
-WHERE m.id = held.id`
+WHERE m.id = held.id`)
 
 // Release implements [driver.Store].
 func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
@@ -98,5 +98,5 @@ func (s *Store) Release(ctx context.Context, p *driver.ReleaseParams) error {
 	for _, lease := range p.Leases {
 		ids, tokens = append(ids, lease.ID), append(tokens, lease.Token)
 	}
-	return write(ctx, s.pools.Work, "releasing messages", noRows, s.sql.release, ids, tokens, clock(p.Now))
+	return write(ctx, s.pools.Work, "releasing messages", noRows, s.text(releaseSQL), ids, tokens, clock(p.Now))
 }

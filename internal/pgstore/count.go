@@ -39,7 +39,7 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 		e.ReceivedAt = e.ReceivedAt.UTC()
 		counted = append(counted, e)
 		return err
-	}, s.sql.count, args...)
+	}, s.text(countSQL), args...)
 	if err == nil && p.Counted != nil {
 		for _, e := range counted {
 			p.Counted(e)
@@ -48,7 +48,7 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 	return err
 }
 
-const quarantineSQL = `
+var quarantineSQL = statement(`
 INSERT INTO {schema}.quarantine AS q (key, source, body_sha256, part, headers, body, reason, count, handled, first_at, last_at)
 SELECT key, source, body_sha256, part, headers, body, reason, count, handled,
 	coalesce($9::timestamptz, now()), coalesce($9::timestamptz, now())
@@ -59,7 +59,7 @@ ORDER BY key
 ON CONFLICT (key) DO UPDATE SET
 	count = q.count + excluded.count, handled = q.handled OR excluded.handled,
 	last_at = greatest(q.last_at, excluded.last_at)
-RETURNING 1`
+RETURNING 1`)
 
 // Quarantine implements [driver.Store].
 func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
@@ -95,7 +95,7 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	const op = "quarantining requests"
 	kept := 0
 	count := func(Rows) error { kept++; return nil }
-	err := write(ctx, s.pools.Receive, op, count, s.sql.quarantine,
+	err := write(ctx, s.pools.Receive, op, count, s.text(quarantineSQL),
 		ids, sources, hashes, parts, headers, bodies, reasons, counts, clock(p.Now), works)
 	if err == nil && kept < len(keys) {
 		return fmt.Errorf("%s: %w", op, driver.ErrNotStored)
@@ -103,16 +103,16 @@ func (s *Store) Quarantine(ctx context.Context, p *driver.QuarantineParams) erro
 	return err
 }
 
-const (
-	keepQuarantinedSQL = `UPDATE {schema}.quarantine SET reason = $2 WHERE key = $1 RETURNING true`
-	dropQuarantinedSQL = `DELETE FROM {schema}.quarantine WHERE key = $1 RETURNING true`
+var (
+	keepQuarantinedSQL = statement(`UPDATE {schema}.quarantine SET reason = $2 WHERE key = $1 RETURNING true`)
+	dropQuarantinedSQL = statement(`DELETE FROM {schema}.quarantine WHERE key = $1 RETURNING true`)
 )
 
 // SettleQuarantined implements [driver.Store].
 func (s *Store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (found bool, err error) {
-	sql, args := s.sql.dropQuarantined, []any{p.Key[:]}
+	sql, args := s.text(dropQuarantinedSQL), []any{p.Key[:]}
 	if p.Reason != "" {
-		sql, args = s.sql.keepQuarantined, append(args, plain(p.Reason))
+		sql, args = s.text(keepQuarantinedSQL), append(args, plain(p.Reason))
 	}
 	err = write(ctx, s.pools.Admin, "settling a quarantined request", func(r Rows) error { return r.Scan(&found) }, sql, args...)
 	return found && err == nil, err

@@ -9,7 +9,7 @@ import (
 
 // newDeadSQL reads the dead messages of the destinations $1, and the dead events of the sources $2 or with
 // the errors $6 of undecided routes. Each part reads an index in the order of failed_at.
-const newDeadSQL = `
+var newDeadSQL = statement(`
 SELECT destination, id, source, event_id, error, failed_at
 FROM (
 	(
@@ -31,7 +31,7 @@ FROM (
 	)
 ) d
 ORDER BY failed_at
-LIMIT $5`
+LIMIT $5`)
 
 // NewDead implements [driver.Store].
 func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.NewDead, error) {
@@ -43,7 +43,7 @@ func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.
 		d.FailedAt = timeOf(failedAt)
 		all = append(all, d)
 		return err
-	}, s.sql.newDead, notNilText(p.Destinations), notNilText(p.Sources), roundUp(p.Since), roundUp(p.Until), int32(driver.MaxNewDead),
+	}, s.text(newDeadSQL), notNilText(p.Destinations), notNilText(p.Sources), roundUp(p.Since), roundUp(p.Until), int32(driver.MaxNewDead),
 		p.UndecidedErrors())
 	if err != nil {
 		return nil, err

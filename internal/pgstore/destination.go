@@ -9,22 +9,22 @@ import (
 )
 
 // pauseSQL keeps the time of an earlier pause.
-const pauseSQL = `
+var pauseSQL = statement(`
 INSERT INTO {schema}.paused_destination AS p (destination, paused_at)
 SELECT $1::text, coalesce($2::timestamptz, now()) FROM {schema}.durably()
 ON CONFLICT (destination) DO UPDATE SET paused_at = p.paused_at
-RETURNING paused_at`
+RETURNING paused_at`)
 
-const resumeSQL = `
+var resumeSQL = statement(`
 WITH gone AS (
 	DELETE FROM {schema}.paused_destination WHERE destination = $1::text RETURNING destination
 )
-SELECT destination FROM gone CROSS JOIN {schema}.durably()`
+SELECT destination FROM gone CROSS JOIN {schema}.durably()`)
 
-const pausedSQL = `SELECT destination, paused_at FROM {schema}.paused_destination ORDER BY destination COLLATE "C"`
+var pausedSQL = statement(`SELECT destination, paused_at FROM {schema}.paused_destination ORDER BY destination COLLATE "C"`)
 
 // hurrySQL reads the messages behind the present time in the index on due messages.
-const hurrySQL = `
+var hurrySQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), waiting AS MATERIALIZED (
@@ -40,7 +40,7 @@ WITH setting AS MATERIALIZED (
 	WHERE m.id = waiting.id
 	RETURNING m.id
 )
-SELECT count(*) FROM changed`
+SELECT count(*) FROM changed`)
 
 // PauseDestination implements [driver.Store].
 func (s *Store) PauseDestination(ctx context.Context, p *driver.PauseParams) (at time.Time, err error) {
@@ -48,7 +48,7 @@ func (s *Store) PauseDestination(ctx context.Context, p *driver.PauseParams) (at
 	if err := p.Check(); err != nil {
 		return time.Time{}, fmt.Errorf("%s: %w", op, err)
 	}
-	err = write(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&at) }, s.sql.pause, p.Destination, clock(p.Now))
+	err = write(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&at) }, s.text(pauseSQL), p.Destination, clock(p.Now))
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) ResumeDestination(ctx context.Context, destination string) (resu
 	err = write(ctx, s.pools.Admin, "resuming a destination", func(r Rows) error {
 		resumed = true
 		return r.Scan(&destination)
-	}, s.sql.resume, destination)
+	}, s.text(resumeSQL), destination)
 	return resumed && err == nil, err
 }
 
@@ -76,7 +76,7 @@ func (s *Store) PausedDestinations(ctx context.Context) ([]driver.PausedDestinat
 		d.At = d.At.UTC()
 		all = append(all, d)
 		return err
-	}, s.sql.paused)
+	}, s.text(pausedSQL))
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Store) HurryMessages(ctx context.Context, p *driver.HurryParams) (int, 
 	}
 	var n int64
 	err := write(ctx, s.pools.Admin, "making messages due now", func(r Rows) error { return r.Scan(&n) },
-		s.sql.hurry, p.Destination, int32(min(p.Limit, driver.MaxHurry)), clock(p.Now))
+		s.text(hurrySQL), p.Destination, int32(min(p.Limit, driver.MaxHurry)), clock(p.Now))
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 // enqueueSQL writes messages in the order of their keys: of two transactions that enqueue one id,
 // the second waits for the first. It passes over ids that exist. The time is that of the statement,
 // because the transaction may have begun long ago.
-const enqueueSQL = `
+var enqueueSQL = statement(`
 WITH given AS MATERIALIZED (
 	SELECT i.*, clock_timestamp() AS now, (SELECT {schema}.durably()) AS durable
 	FROM unnest(
@@ -36,12 +36,12 @@ WITH given AS MATERIALIZED (
 	WHERE (key IN (SELECT key FROM bodies)) IS TRUE
 	RETURNING 1
 )
-SELECT (SELECT count(*) FROM given), (SELECT count(*) FROM messages)`
+SELECT (SELECT count(*) FROM given), (SELECT count(*) FROM messages)`)
 
 // enqueuedSQL counts messages that exist, those of concurrent transactions too.
-const enqueuedSQL = `
+var enqueuedSQL = statement(`
 SELECT count(*) FROM unnest($1::text[]) AS i (id)
-CROSS JOIN LATERAL (SELECT FROM {schema}.message m WHERE m.id = i.id LIMIT 1) m`
+CROSS JOIN LATERAL (SELECT FROM {schema}.message m WHERE m.id = i.id LIMIT 1) m`)
 
 // EnqueueOn implements [driver.Driver.EnqueueTx] on a connection in the caller's transaction. Of
 // messages with the same id the first one counts. The error matches [driver.ErrNotStored] if the
@@ -78,11 +78,11 @@ func (s *Store) EnqueueOn(ctx context.Context, conn Conn, messages []driver.Outb
 		causes = append(causes, cause)
 	}
 	var unknown, written, found int64
-	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&unknown, &written) }, s.sql.enqueue,
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&unknown, &written) }, s.text(enqueueSQL),
 		keys, ids, destinations, sources, eventIDs, types, causes, headers, bodies, hashes)
 	if err == nil && written < unknown {
 		// A concurrent transaction wrote the others, or a trigger dropped them.
-		err = scan(ctx, conn, func(r Rows) error { return r.Scan(&found) }, s.sql.enqueued, ids)
+		err = scan(ctx, conn, func(r Rows) error { return r.Scan(&found) }, s.text(enqueuedSQL), ids)
 		if err == nil && found < int64(len(ids)) {
 			return fmt.Errorf("%s: %w", op, driver.ErrNotStored)
 		}

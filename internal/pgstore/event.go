@@ -43,7 +43,7 @@ FROM {schema}.event_overview`
 
 // eventByKeySQL probes the index for each key. For many keys, from an id with many colons, the planner
 // would read all events otherwise.
-var eventByKeySQL = detailSQL + `
+var eventByKeySQL = statement(detailSQL + `
 WHERE key = (
 	SELECT i.key
 	FROM unnest($1::bytea[]) WITH ORDINALITY AS i (key, place)
@@ -53,21 +53,21 @@ WHERE key = (
 	WHERE e.source = $2::text AND e.event_id = $3::text AND NOT e.outbox
 	ORDER BY i.place
 	LIMIT 1
-)`
+)`)
 
 // eventByIDSQL scans all events: no index serves it, unlike eventByKeySQL.
-var eventByIDSQL = detailSQL + `
+var eventByIDSQL = statement(detailSQL + `
 WHERE source = $1::text AND event_id = $2::text
 ORDER BY received_at
-LIMIT 1`
+LIMIT 1`)
 
-var messagesSQL = `
+var messagesSQL = statement(`
 SELECT ` + messageColumns + `
 FROM {schema}.message m
 WHERE m.event_key = $1::bytea OR m.cause = $1::bytea
-ORDER BY m.route COLLATE "C", m.id COLLATE "C"`
+ORDER BY m.route COLLATE "C", m.id COLLATE "C"`)
 
-const attemptsSQL = `
+var attemptsSQL = statement(`
 SELECT * FROM (
 	SELECT a.message_id, a.generation, a.number, a.outcome, coalesce(a.status_code, 0), coalesce(a.error, ''), a.at, a.took,
 		coalesce(r.content_type, ''), r.response
@@ -84,7 +84,7 @@ SELECT * FROM (
 	FROM {schema}.event_attempt a
 	WHERE a.key = $1::bytea
 ) a
-ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`
+ORDER BY a.at, a.generation, a.number, a.message_id COLLATE "C"`)
 
 // Event implements [driver.Store]. It reads everything from one snapshot.
 func (s *Store) Event(ctx context.Context, source, eventID string) (*driver.EventDetail, error) {
@@ -121,9 +121,9 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 	if !driver.IsText(source) || !driver.IsText(eventID) {
 		return nil, false, nil // such an event cannot be stored
 	}
-	sql, args := s.sql.eventByID, []any{source, eventID}
+	sql, args := s.text(eventByIDSQL), []any{source, eventID}
 	if candidates := driver.CandidateKeys(source, eventID); candidates != nil {
-		sql, args = s.sql.eventByKey, []any{keyArgs(candidates), source, eventID}
+		sql, args = s.text(eventByKeySQL), []any{keyArgs(candidates), source, eventID}
 	}
 	err = scan(ctx, conn, func(r Rows) error {
 		detail = new(driver.EventDetail)
@@ -145,18 +145,18 @@ func (s *Store) detail(ctx context.Context, conn Conn, source, eventID string) (
 	return detail, watched, err
 }
 
-const repeatOfSQL = `
+var repeatOfSQL = statement(`
 SELECT e.event_id
 FROM {schema}.body_seen b
 JOIN {schema}.event e ON e.key = b.key
 WHERE b.body_key = $1::bytea AND b.key <> $2::bytea AND e.body_sha256 = $3::bytea -- otherwise the row is void
-	AND e.received_at <= $4::timestamptz -- the event that came first may have been pruned`
+	AND e.received_at <= $4::timestamptz -- the event that came first may have been pruned`)
 
 func (s *Store) repeatOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
 	bodyKey := driver.BodyKey(d.Source, d.BodySHA256)
 	return scan(ctx, conn, func(r Rows) error {
 		return r.Scan(&d.Deliveries.RepeatOf)
-	}, s.sql.repeatOf, bodyKey[:], d.Key[:], d.BodySHA256[:], &d.ReceivedAt)
+	}, s.text(repeatOfSQL), bodyKey[:], d.Key[:], d.BodySHA256[:], &d.ReceivedAt)
 }
 
 func (s *Store) messagesOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
@@ -167,7 +167,7 @@ func (s *Store) messagesOf(ctx context.Context, conn Conn, d *driver.EventDetail
 		}
 		d.Messages = append(d.Messages, row.finish())
 		return nil
-	}, s.sql.messages, d.Key[:])
+	}, s.text(messagesSQL), d.Key[:])
 }
 
 // outcomes are the names of attempts' outcomes. The indexes are those of driver.MessageOutcome.
@@ -187,5 +187,5 @@ func (s *Store) attemptsOf(ctx context.Context, conn Conn, d *driver.EventDetail
 		a.Took = time.Duration(took) * time.Microsecond
 		d.Tries = append(d.Tries, a)
 		return nil
-	}, s.sql.attempts, d.Key[:])
+	}, s.text(attemptsSQL), d.Key[:])
 }

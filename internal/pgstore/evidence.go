@@ -8,16 +8,16 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-const (
-	recentSQL = `
+var (
+	recentSQL = statement(`
 SELECT d.at, d.remote, d.gateway, d.same_body
 FROM {schema}.delivery_count c
 CROSS JOIN LATERAL unnest(c.recent) WITH ORDINALITY AS d (at, remote, gateway, same_body, place)
 WHERE c.key = $1::bytea
-ORDER BY d.place`
+ORDER BY d.place`)
 
-	otherBodySQL = `
-SELECT at, headers, body, body_size, body_sha256 FROM {schema}.other_body WHERE key = $1::bytea`
+	otherBodySQL = statement(`
+SELECT at, headers, body, body_size, body_sha256 FROM {schema}.other_body WHERE key = $1::bytea`)
 )
 
 // recentOf reads the newest deliveries of an event.
@@ -29,7 +29,7 @@ func (s *Store) recentOf(ctx context.Context, conn Conn, d *driver.EventDetail) 
 		one.At = one.At.UTC()
 		later = append(later, one)
 		return err
-	}, s.sql.recent, d.Key[:]); err != nil {
+	}, s.text(recentSQL), d.Key[:]); err != nil {
 		return err
 	}
 	d.Recent = driver.WithFirst(later, driver.Delivery{
@@ -48,14 +48,14 @@ func (s *Store) otherBodyOf(ctx context.Context, conn Conn, d *driver.EventDetai
 		o.At, o.SHA256 = o.At.UTC(), [32]byte(hash)
 		d.OtherBody = &o
 		return nil
-	}, s.sql.otherBody, d.Key[:])
+	}, s.text(otherBodySQL), d.Key[:])
 }
 
 // countSQL adds to the counts of events, and keeps the newest deliveries and the first other body.
 // The shared lock on the event's row keeps pruning and redacting from removing the event or its body
 // at the same time. It passes over an event that is being pruned or redacted, and reads the row as
 // it is under the lock.
-var countSQL = `
+var countSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($5::timestamptz, now()) AS now
 ), kept AS MATERIALIZED (
@@ -103,7 +103,7 @@ WITH setting AS MATERIALIZED (
 			ORDER BY d.at DESC, d.turn LIMIT ` + strconv.Itoa(driver.MaxRecent) + `
 		) END
 )
-SELECT key, source, received_at FROM kept WHERE duplicates > 0`
+SELECT key, source, received_at FROM kept WHERE duplicates > 0`)
 
 // recentArgs returns the arguments $6 to $16 of countSQL.
 func recentArgs(p *driver.CountDeliveriesParams) []any {
@@ -124,32 +124,32 @@ func recentArgs(p *driver.CountDeliveriesParams) []any {
 	return []any{places, ago, remotes, gateways, same, otherPlaces, otherAgo, headers, bodies, sizes, hashes}
 }
 
-const (
+var (
 	// lockCausedSQL locks the rows that hold the messages that an event caused, and
 	// lockEvidenceSQL those messages and the event's own. See lockMessagesSQL.
-	lockCausedSQL = `
+	lockCausedSQL = statement(`
 SELECT e.key
 FROM (SELECT m.event_key AS key FROM {schema}.message m WHERE m.cause = $1::bytea ORDER BY m.event_key) i
 CROSS JOIN LATERAL (
 	SELECT e.key FROM {schema}.event e WHERE e.key = i.key
 	FOR UPDATE
-) e`
+) e`)
 
-	lockEvidenceSQL = `
+	lockEvidenceSQL = statement(`
 SELECT id, route, destination, state, generation
 FROM {schema}.message
 WHERE event_key = $1::bytea OR cause = $1::bytea
 ORDER BY id
-FOR UPDATE`
+FOR UPDATE`)
 
-	redactedSQL = `
+	redactedSQL = statement(`
 SELECT action FROM {schema}.history
-WHERE event_key = $1::bytea AND (action = '` + driver.ActionRedacted + `' OR request_id = nullif($2::text, ''))`
+WHERE event_key = $1::bytea AND (action = '` + driver.ActionRedacted + `' OR request_id = nullif($2::text, ''))`)
 )
 
 // redactSQL removes the payload of the event $1, of the rows $4 and of the messages $5, under the
 // locks of all of them.
-const redactSQL = `
+var redactSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), events AS (
@@ -173,7 +173,7 @@ WITH setting AS MATERIALIZED (
 )
 INSERT INTO {schema}.history (event_key, at, action, generation, request_id)
 SELECT $1::bytea, now, '` + driver.ActionRedacted + `', $3::int, nullif($6::text, '')
-FROM setting`
+FROM setting`)
 
 // remains is the value of driver.Redacted.Remains. VACUUM alone leaves the bytes of a dead row in the
 // free space of its page, and VACUUM FULL blocks receiving, so neither is run here.
@@ -184,7 +184,7 @@ const remains = "PostgreSQL may keep the removed bytes in its files until their 
 func (s *Store) Redact(ctx context.Context, p *driver.RedactParams) (*driver.Redacted, error) {
 	redacted := &driver.Redacted{Remains: remains}
 	err := transact(ctx, s.pools.Admin, "redacting an event", func(conn Conn) error {
-		_, outbox, err := s.lockEvent(ctx, conn, s.sql.lockEventAlone, p.Key)
+		_, outbox, err := s.lockEvent(ctx, conn, s.text(lockEventAloneSQL), p.Key)
 		if err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func (s *Store) redactedBefore(ctx context.Context, conn Conn, p *driver.RedactP
 		}
 		before = true
 		return err
-	}, s.sql.redacted, p.Key[:], p.RequestID)
+	}, s.text(redactedSQL), p.Key[:], p.RequestID)
 	return before, err
 }
 
@@ -222,10 +222,10 @@ func (s *Store) redact(ctx context.Context, conn Conn, p *driver.RedactParams) e
 		err := r.Scan(&key)
 		rows = append(rows, key)
 		return err
-	}, s.sql.lockCaused, p.Key[:]); err != nil {
+	}, s.text(lockCausedSQL), p.Key[:]); err != nil {
 		return err
 	}
-	event, err := s.lockAll(ctx, conn, s.sql.lockEvidence, p.Key)
+	event, err := s.lockAll(ctx, conn, s.text(lockEvidenceSQL), p.Key)
 	if err != nil {
 		return err
 	}
@@ -237,5 +237,5 @@ func (s *Store) redact(ctx context.Context, conn Conn, p *driver.RedactParams) e
 	for i := range event.Messages {
 		ids = append(ids, event.Messages[i].ID)
 	}
-	return scan(ctx, conn, noRows, s.sql.redact, p.Key[:], clock(p.Now), int32(generation), rows, ids, p.RequestID)
+	return scan(ctx, conn, noRows, s.text(redactSQL), p.Key[:], clock(p.Now), int32(generation), rows, ids, p.RequestID)
 }

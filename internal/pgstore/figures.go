@@ -23,7 +23,7 @@ func perBucket(text, join string) string {
 
 // addRollupsSQL adds to the rows of $1 to $6. $7 holds the buckets of all rows, one row after the
 // other.
-var addRollupsSQL = `
+var addRollupsSQL = statement(`
 INSERT INTO {schema}.rollup AS r (kind, resolution, start, name, label, n, ` + perBucket("b%d", ", ") + `)
 SELECT kind, resolution, start, name, label, n,
 	` + perBucket(fmt.Sprintf("($7::bigint[])[((ord - 1) * %d + 1 + %%d)::int]", driver.FigureBuckets), ", ") + `
@@ -32,14 +32,14 @@ FROM unnest($1::smallint[], $2::smallint[], $3::timestamptz[], $4::text[], $5::t
 ORDER BY ord
 ON CONFLICT (kind, resolution, start, name, label) DO UPDATE SET
 	n = CASE WHEN r.kind = ` + gauge + ` THEN greatest(r.n, excluded.n) ELSE r.n + excluded.n END,
-	` + perBucket("b%d = r.b%d + excluded.b%d", ", ")
+	` + perBucket("b%d = r.b%d + excluded.b%d", ", "))
 
 // gauge is the number of the one kind whose figures are samples; see driver.FigureKind.Gauge.
 var gauge = strconv.Itoa(int(driver.FigureBacklog))
 
 // addTypesSQL adds to the rows of $1 to $4. A new type of an hour that has $5 types already becomes
 // the type $6.
-const addTypesSQL = `
+var addTypesSQL = statement(`
 WITH given AS MATERIALIZED (
 	SELECT i.*, i.type = $6::text OR EXISTS (
 		SELECT FROM {schema}.type_rollup t WHERE (t.source, t.type, t.start) = (i.source, i.type, i.start)
@@ -63,7 +63,7 @@ SELECT source, type, start, sum(n)::bigint
 FROM named
 GROUP BY source, type, start
 ORDER BY source COLLATE "C", type COLLATE "C", start
-ON CONFLICT (source, type, start) DO UPDATE SET n = t.n + excluded.n`
+ON CONFLICT (source, type, start) DO UPDATE SET n = t.n + excluded.n`)
 
 // AddFigures implements [driver.Store].
 func (s *Store) AddFigures(ctx context.Context, p *driver.AddFiguresParams) error {
@@ -95,7 +95,7 @@ func (s *Store) addRollups(ctx context.Context, conn Conn, sums []driver.Rollup)
 		starts, names, labels = append(starts, &f.At), append(names, f.Name), append(labels, f.Label)
 		ns, buckets = append(ns, f.N), append(buckets, f.Buckets[:]...)
 	}
-	return scan(ctx, conn, noRows, s.sql.addRollups, kinds, resolutions, starts, names, labels, ns, buckets)
+	return scan(ctx, conn, noRows, s.text(addRollupsSQL), kinds, resolutions, starts, names, labels, ns, buckets)
 }
 
 func (s *Store) addTypes(ctx context.Context, conn Conn, types []driver.Rollup) error {
@@ -110,7 +110,7 @@ func (s *Store) addTypes(ctx context.Context, conn Conn, types []driver.Rollup) 
 		sources, labels = append(sources, f.Name), append(labels, f.Label)
 		starts, ns = append(starts, &f.At), append(ns, f.N)
 	}
-	return scan(ctx, conn, noRows, s.sql.addTypes, sources, labels, starts, ns, int64(driver.MaxTypes), driver.OtherType)
+	return scan(ctx, conn, noRows, s.text(addTypesSQL), sources, labels, starts, ns, int64(driver.MaxTypes), driver.OtherType)
 }
 
 // seriesSQL returns the query of a series, and false if no figure can match.
@@ -166,7 +166,7 @@ func (s *Store) Series(ctx context.Context, f *driver.SeriesFilter) ([]driver.Po
 // are the pairs, $4 the microseconds for which they are kept, $1 is the present time. It removes up
 // to $5 rows of each pair. A join with the table might read all of it, so the rows are found by their
 // places, which FOR UPDATE holds.
-const pruneRollupsSQL = `
+var pruneRollupsSQL = statement(`
 WITH victim AS MATERIALIZED (
 	SELECT v.place
 	FROM unnest($2::smallint[], $3::smallint[], $4::bigint[]) AS k (kind, resolution, keep)
@@ -182,10 +182,10 @@ WITH victim AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM {schema}.rollup r WHERE r.ctid = ANY (ARRAY(SELECT place FROM victim)) RETURNING r.kind
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)
 
 // pruneTypesSQL removes up to $3 rows that are older than $2 microseconds before the time $1.
-const pruneTypesSQL = `
+var pruneTypesSQL = statement(`
 WITH victim AS MATERIALIZED (
 	SELECT t.ctid AS place
 	FROM {schema}.type_rollup t
@@ -196,7 +196,7 @@ WITH victim AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM {schema}.type_rollup t WHERE t.ctid = ANY (ARRAY(SELECT place FROM victim)) RETURNING t.start
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)
 
 // figures removes figures that are older than they are kept.
 func (r *prunePass) figures(ctx context.Context) error {
@@ -209,9 +209,9 @@ func (r *prunePass) figures(ctx context.Context) error {
 		}
 	}
 	const op = "pruning figures"
-	if _, err := r.all(ctx, op, r.store.sql.pruneRollups, &r.now, kinds, resolutions, kept); err != nil {
+	if _, err := r.all(ctx, op, r.store.text(pruneRollupsSQL), &r.now, kinds, resolutions, kept); err != nil {
 		return err
 	}
-	_, err := r.all(ctx, op, r.store.sql.pruneTypes, &r.now, driver.ByHour.Kept().Microseconds())
+	_, err := r.all(ctx, op, r.store.text(pruneTypesSQL), &r.now, driver.ByHour.Kept().Microseconds())
 	return err
 }

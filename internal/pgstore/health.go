@@ -127,5 +127,5 @@ func eachText(texts *[]string) func(Rows) error {
 
 // Confirm implements [driver.Store].
 func (s *Store) Confirm(ctx context.Context) error {
-	return write(ctx, s.pools.Receive, "waiting until earlier commits are durable", noRows, s.sql.confirm)
+	return write(ctx, s.pools.Receive, "waiting until earlier commits are durable", noRows, s.text(confirmSQL))
 }

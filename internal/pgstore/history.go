@@ -56,11 +56,11 @@ func again(sql, state string, replayed bool) string {
 	return strings.ReplaceAll(sql, "{replayed}", strconv.FormatBool(replayed))
 }
 
-const historySQL = `
+var historySQL = statement(`
 SELECT at, action, generation, coalesce(message_id, ''), coalesce(request_id, operation, '')
 FROM {schema}.history
 WHERE event_key = $1::bytea
-ORDER BY at, id`
+ORDER BY at, id`)
 
 func (s *Store) historyOf(ctx context.Context, conn Conn, d *driver.EventDetail) error {
 	return scan(ctx, conn, func(r Rows) error {
@@ -72,5 +72,5 @@ func (s *Store) historyOf(ctx context.Context, conn Conn, d *driver.EventDetail)
 		h.At, h.Generation = h.At.UTC(), int(generation)
 		d.History = append(d.History, h)
 		return nil
-	}, s.sql.history, d.Key[:])
+	}, s.text(historySQL), d.Key[:])
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-const (
+var (
 	// countInlineSQL counts a failure of an event that is not claimed, up to $14. Concurrent
 	// failures of the last run do not exceed it.
-	countInlineSQL = `
+	countInlineSQL = statement(`
 INSERT INTO {schema}.inline_failure AS f (
 	key, source, event_id, type, occurred_at, headers, body, body_sha256,
 	message_ids, routes, destinations, failures, last_error, first_at, last_at, remote, gateway
@@ -27,11 +27,11 @@ WHERE setting.bound <> '' AND NOT EXISTS (SELECT FROM {schema}.event e WHERE e.k
 ON CONFLICT (key) DO UPDATE SET
 	failures = greatest(f.failures, least(f.failures + 1, $14::int)),
 	last_error = excluded.last_error, last_at = excluded.last_at
-RETURNING failures`
+RETURNING failures`)
 
 	// forgetInlineSQL deletes the failures of an event if it is claimed, and reads whether it is
 	// dead.
-	forgetInlineSQL = `
+	forgetInlineSQL = statement(`
 WITH claimed AS MATERIALIZED (
 	SELECT e.key, EXISTS (
 		SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3
@@ -41,12 +41,12 @@ WITH claimed AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM {schema}.inline_failure f USING claimed c WHERE f.key = c.key
 )
-SELECT dead FROM claimed`
+SELECT dead FROM claimed`)
 
 	// fileInlineSQL claims an event as a dead letter, as it was first received, if it failed last
 	// more than $3 microseconds ago; 0 means at any time. It waits for concurrent claims of the
 	// event, and locks the failures only then: a run of TakeClaim locks in this order.
-	fileInlineSQL = `
+	fileInlineSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), failure AS MATERIALIZED (
@@ -83,13 +83,13 @@ WITH setting AS MATERIALIZED (
 	DELETE FROM {schema}.inline_failure f USING filed WHERE f.key = filed.key
 )
 SELECT (SELECT count(*) FROM failure), (SELECT count(*) FROM filed), (SELECT count(*) FROM states), (SELECT count(*) FROM tried),
-	(SELECT count(*) FROM messages) = coalesce((SELECT sum(cardinality(message_ids)) FROM filed), 0)`
+	(SELECT count(*) FROM messages) = coalesce((SELECT sum(cardinality(message_ids)) FROM filed), 0)`)
 
-	oldInlineSQL = `
+	oldInlineSQL = statement(`
 SELECT key, source, event_id, type, failures, last_error FROM {schema}.inline_failure
 WHERE last_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond'
 ORDER BY last_at
-LIMIT $3::int`
+LIMIT $3::int`)
 )
 
 // CountInlineFailure implements [driver.Store]. It counts and files in separate transactions. If
@@ -128,7 +128,7 @@ func (s *Store) countInline(ctx context.Context, conn Conn, f *driver.InlineFail
 		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
 	}
 	var failures int32
-	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures) }, s.sql.countInline,
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures) }, s.text(countInlineSQL),
 		c.Key[:], c.Source, c.EventID, c.Type, storable(c.OccurredAt), notNil(c.Headers), notNil(c.Body), c.BodyHash[:],
 		ids, routes, destinations, plain(f.Error), clock(f.Now), int32(max(f.Limit, 1)), c.Remote, c.Gateway)
 	return int(failures), err
@@ -139,7 +139,7 @@ func (s *Store) forgetInline(ctx context.Context, conn Conn, key []byte) (claime
 	err = scan(ctx, conn, func(r Rows) error {
 		claimed = true
 		return r.Scan(&dead)
-	}, s.sql.forgetInline, key)
+	}, s.text(forgetInlineSQL), key)
 	return claimed, dead, err
 }
 
@@ -150,7 +150,7 @@ func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time
 		var failures, events, states, tries int64
 		var allMessages bool
 		err := scan(ctx, conn, func(r Rows) error { return r.Scan(&failures, &events, &states, &tries, &allMessages) },
-			s.sql.fileInline, key, clock(now), olderThan.Microseconds())
+			s.text(fileInlineSQL), key, clock(now), olderThan.Microseconds())
 		switch {
 		case err != nil:
 			return err
@@ -190,7 +190,7 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 		f.Failures = int(failures)
 		keys, old = append(keys, key), append(old, f)
 		return err
-	}, s.sql.oldInline, clock(p.Now), p.OlderThan.Microseconds(), int32(min(max(p.Limit, 1), maxTake)))
+	}, s.text(oldInlineSQL), clock(p.Now), p.OlderThan.Microseconds(), int32(min(max(p.Limit, 1), maxTake)))
 	if err != nil {
 		return nil, err
 	}

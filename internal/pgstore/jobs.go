@@ -9,22 +9,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// jobStatements are the SQL texts of jobs.
-type jobStatements struct {
-	add, trim, byRequest, named string
-	start, cancel, take         string
-	hold, step                  string
-	undiscard, discards, prune  string
-}
-
-func newJobStatements(write func(string) string) jobStatements {
-	return jobStatements{
-		add: write(addJobSQL), trim: write(trimJobsSQL), byRequest: write(selectJobSQL + " WHERE request_id = $1::text"),
-		named: write(selectJobSQL + " WHERE id = $1::text OR request_id = $1::text ORDER BY id = $1::text DESC LIMIT 1"), start: write(startJobSQL), cancel: write(cancelJobSQL), take: write(takeJobSQL),
-		hold: write(holdJobSQL), step: write(stepJobSQL), undiscard: write(undiscardSQL), discards: write(discardsSQL), prune: write(pruneJobsSQL),
-	}
-}
-
 var jobColumns = `id, subject, action, mode, rate, filter, plan, coalesce(request_id, ''), state, done, skipped, failed, last_error, place, owner,
 	fence, ` + bounded("created_at") + ", " + boundedOrNull("started_at") + ", " + boundedOrNull("finished_at")
 
@@ -35,17 +19,22 @@ var (
 	selectJobSQL = "SELECT " + jobColumns + " FROM {schema}.job"
 )
 
+var (
+	jobByRequestSQL = statement(selectJobSQL + " WHERE request_id = $1::text")
+	jobNamedSQL     = statement(selectJobSQL + " WHERE id = $1::text OR request_id = $1::text ORDER BY id = $1::text DESC LIMIT 1")
+)
+
 // A job runs at once if $9 is its state; otherwise $9 is that of a planned job.
-var addJobSQL = `
+var addJobSQL = statement(`
 INSERT INTO {schema}.job (id, subject, action, mode, rate, filter, plan, request_id, state, leased_until, created_at, started_at)
 SELECT $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, nullif($8::text, ''), $9::smallint, now, now,
 	CASE $9::smallint WHEN 1 THEN now END
 FROM (SELECT coalesce($10::timestamptz, now()) AS now, {schema}.durably() AS durable) setting
 ON CONFLICT DO NOTHING
-RETURNING ` + jobColumns
+RETURNING ` + jobColumns)
 
 // trimJobsSQL keeps the newest $1 jobs, and running ones.
-const trimJobsSQL = `
+var trimJobsSQL = statement(`
 DELETE FROM {schema}.job WHERE ctid = ANY (ARRAY(
 	SELECT old.ctid FROM (
 		SELECT created_at, id FROM {schema}.job ORDER BY created_at DESC, id COLLATE "C" DESC OFFSET $1::int LIMIT 1
@@ -55,26 +44,26 @@ DELETE FROM {schema}.job WHERE ctid = ANY (ARRAY(
 		WHERE (j.created_at, j.id COLLATE "C") <= (first.created_at, first.id COLLATE "C") AND j.state <> 1
 		FOR UPDATE SKIP LOCKED
 	) old
-))`
+))`)
 
 var (
-	startJobSQL = `
+	startJobSQL = statement(`
 UPDATE {schema}.job j
 SET state = 1, leased_until = CASE j.state WHEN 1 THEN j.leased_until ELSE setting.now END,
 	started_at = coalesce(j.started_at, setting.now), finished_at = NULL
 FROM (SELECT coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable) setting
 WHERE j.id = $1::text AND j.state IN (0, 1, 3)
-RETURNING ` + jobColumns
+RETURNING ` + jobColumns)
 
-	cancelJobSQL = `
+	cancelJobSQL = statement(`
 UPDATE {schema}.job j
 SET state = 3, finished_at = coalesce(j.finished_at, setting.now)
 FROM (SELECT coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable) setting
 WHERE j.id = $1::text AND j.state IN (0, 1, 3)
-RETURNING ` + jobColumns
+RETURNING ` + jobColumns)
 
 	// A lease that ends in more than an hour is from before the clock was set back.
-	takeJobSQL = `
+	takeJobSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now
 ), free AS MATERIALIZED (
@@ -88,29 +77,29 @@ UPDATE {schema}.job j
 SET fence = j.fence + 1, owner = $2::text, leased_until = setting.now + $3::bigint * interval '1 microsecond'
 FROM setting
 WHERE j.id = (SELECT id FROM free)
-RETURNING ` + jobColumns
+RETURNING ` + jobColumns)
 )
 
-const (
-	holdJobSQL = `
-SELECT 1 FROM {schema}.job WHERE id = $1::text AND fence = $2::bigint AND state = 1 FOR UPDATE`
+var (
+	holdJobSQL = statement(`
+SELECT 1 FROM {schema}.job WHERE id = $1::text AND fence = $2::bigint AND state = 1 FOR UPDATE`)
 
 	// stepJobSQL records a step, under the lock of holdJobSQL. $8 is the state of the end, or that of a
 	// running job.
-	stepJobSQL = `
+	stepJobSQL = statement(`
 UPDATE {schema}.job j
 SET done = j.done + $2::bigint, skipped = j.skipped + $3::bigint, failed = j.failed + $4::bigint,
 	last_error = coalesce(nullif($5::text, ''), j.last_error), place = coalesce(nullif($6::text, ''), j.place),
 	leased_until = setting.now + $7::bigint * interval '1 microsecond',
 	state = $8::smallint, finished_at = CASE WHEN $8::smallint <> 1 THEN setting.now END
 FROM (SELECT coalesce($9::timestamptz, now()) AS now, {schema}.durably() AS durable) setting
-WHERE j.id = $1::text`
+WHERE j.id = $1::text`)
 
 	// pruneJobsSQL removes jobs that ended, or were planned, more than $2 microseconds ago.
-	pruneJobsSQL = `
+	pruneJobsSQL = statement(`
 DELETE FROM {schema}.job j
 USING (SELECT coalesce($1::timestamptz, now()) - $2::bigint * interval '1 microsecond' AS before) setting
-WHERE j.state <> 1 AND j.created_at < setting.before AND coalesce(j.finished_at, j.created_at) < setting.before`
+WHERE j.state <> 1 AND j.created_at < setting.before AND coalesce(j.finished_at, j.created_at) < setting.before`)
 )
 
 func scanJob(j *driver.Job) func(Rows) error {
@@ -140,14 +129,14 @@ func (s *Store) AddJob(ctx context.Context, p *driver.AddJobParams) (*driver.Job
 	var job driver.Job
 	err := transact(ctx, s.pools.Admin, op, func(conn Conn) error {
 		job = driver.Job{}
-		err := scan(ctx, conn, scanJob(&job), s.sql.jobs.add, p.ID, p.Of, p.Action, p.Mode, p.Rate, p.Filter, p.Plan, p.RequestID, state, clock(p.Now))
+		err := scan(ctx, conn, scanJob(&job), s.text(addJobSQL), p.ID, p.Of, p.Action, p.Mode, p.Rate, p.Filter, p.Plan, p.RequestID, state, clock(p.Now))
 		switch {
 		case err != nil:
 			return err
 		case job.ID != "":
-			return scan(ctx, conn, noRows, s.sql.jobs.trim, int32(driver.MaxJobs))
+			return scan(ctx, conn, noRows, s.text(trimJobsSQL), int32(driver.MaxJobs))
 		}
-		if err := scan(ctx, conn, scanJob(&job), s.sql.jobs.byRequest, p.RequestID); err != nil {
+		if err := scan(ctx, conn, scanJob(&job), s.text(jobByRequestSQL), p.RequestID); err != nil {
 			return err
 		}
 		if job.ID == "" || job.JobSpec != p.JobSpec {
@@ -165,7 +154,7 @@ func (s *Store) AddJob(ctx context.Context, p *driver.AddJobParams) (*driver.Job
 func (s *Store) Job(ctx context.Context, id string) (*driver.Job, error) {
 	var job driver.Job
 	if driver.IsText(id) {
-		if err := read(ctx, s.pools.Admin, "reading a job", scanJob(&job), s.sql.jobs.named, id); err != nil {
+		if err := read(ctx, s.pools.Admin, "reading a job", scanJob(&job), s.text(jobNamedSQL), id); err != nil {
 			return nil, err
 		}
 	}
@@ -206,12 +195,12 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 
 // StartJob implements [driver.Store].
 func (s *Store) StartJob(ctx context.Context, p *driver.ChangeJobParams) (*driver.Job, error) {
-	return s.changeJob(ctx, "starting a job", s.sql.jobs.start, p)
+	return s.changeJob(ctx, "starting a job", s.text(startJobSQL), p)
 }
 
 // CancelJob implements [driver.Store]. It waits for a step in progress.
 func (s *Store) CancelJob(ctx context.Context, p *driver.ChangeJobParams) (*driver.Job, error) {
-	return s.changeJob(ctx, "cancelling a job", s.sql.jobs.cancel, p)
+	return s.changeJob(ctx, "cancelling a job", s.text(cancelJobSQL), p)
 }
 
 func (s *Store) changeJob(ctx context.Context, op, sql string, p *driver.ChangeJobParams) (*driver.Job, error) {
@@ -233,7 +222,7 @@ func (s *Store) changeJob(ctx context.Context, op, sql string, p *driver.ChangeJ
 // TakeJob implements [driver.Store].
 func (s *Store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (*driver.Job, error) {
 	var job driver.Job
-	err := write(ctx, s.pools.Work, "looking for jobs", scanJob(&job), s.sql.jobs.take, clock(p.Now), p.Owner, p.For.Microseconds())
+	err := write(ctx, s.pools.Work, "looking for jobs", scanJob(&job), s.text(takeJobSQL), clock(p.Now), p.Owner, p.For.Microseconds())
 	if err != nil || job.ID == "" {
 		return nil, err
 	}
@@ -252,9 +241,9 @@ func (s *Store) StepJob(ctx context.Context, p *driver.JobStep) (held bool, done
 		}
 		own := *p
 		if len(p.Letters) > 0 {
-			sql := s.sql.replayDead
+			sql := s.text(replayDeadSQL)
 			if p.Action == driver.JobDiscard {
-				sql = s.sql.discard
+				sql = s.text(discardSQL)
 			}
 			done, err = onLetters(ctx, conn, sql, &driver.DeadLetterParams{Letters: p.Letters, Operation: p.ID, Now: p.Now})
 			if err != nil {
@@ -275,7 +264,7 @@ func (s *Store) holdJob(ctx context.Context, conn Conn, p *driver.JobStep) (held
 	err = scan(ctx, conn, func(r Rows) error {
 		held = true
 		return r.Scan(new(int32))
-	}, s.sql.jobs.hold, p.ID, p.Fence)
+	}, s.text(holdJobSQL), p.ID, p.Fence)
 	return held, err
 }
 
@@ -284,5 +273,5 @@ func (s *Store) stepJob(ctx context.Context, conn Conn, p *driver.JobStep) error
 	if p.End != "" {
 		state = int32(slices.Index(jobStates, p.End))
 	}
-	return scan(ctx, conn, noRows, s.sql.jobs.step, p.ID, p.Done, p.Skipped, p.Failed, p.LastError, p.Cursor, p.For.Microseconds(), state, clock(p.Now))
+	return scan(ctx, conn, noRows, s.text(stepJobSQL), p.ID, p.Done, p.Skipped, p.Failed, p.LastError, p.Cursor, p.For.Microseconds(), state, clock(p.Now))
 }

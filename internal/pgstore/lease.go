@@ -11,24 +11,24 @@ import (
 )
 
 // leaseSQL leases messages, by a function of the schema that each session plans once.
-var leaseSQL = `
+var leaseSQL = statement(`
 SELECT used_up, expired, id, event_key, token, attempts, generation, source, event_id, type, route,
 	` + bounded("received_at") + `, replayed, headers, body, ` + bounded("due_at") + `, leased_at
 FROM {schema}.lease($1::text, $2::int, $3::bigint, $4::int, $5::bool, $6::timestamptz, $7::timestamptz,
-	$8::text[], $9::bool)`
+	$8::text[], $9::bool)`)
 
 // frontMessageSQL returns the id of the message that lease would lease first.
-const frontMessageSQL = `
+var frontMessageSQL = statement(`
 SELECT m.id
 FROM {schema}.message m
 WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.due_at <= coalesce($2::timestamptz, now()) AND m.id <> ALL ($3::text[])
 ORDER BY m.due_at
 LIMIT 1
-FOR UPDATE SKIP LOCKED`
+FOR UPDATE SKIP LOCKED`)
 
 // dueDestinationsSQL looks for due messages, by a function of the schema that each session plans once. It
 // returns no paused destination.
-const dueDestinationsSQL = `SELECT destination, is_due, looked_at FROM {schema}.due_destinations($1::text[], $2::timestamptz[])`
+var dueDestinationsSQL = statement(`SELECT destination, is_due, looked_at FROM {schema}.due_destinations($1::text[], $2::timestamptz[])`)
 
 // DueDestinations implements [driver.Store].
 func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]string, error) {
@@ -50,7 +50,7 @@ func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]s
 		}
 		looks[name].end(now, now)
 		return nil
-	}, s.sql.dueDestinations, destinations, since)
+	}, s.text(dueDestinationsSQL), destinations, since)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func halving[T any](limit int, f func(limit int) (T, error), isFault func(error)
 func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal error) (*driver.Leased, error) {
 	refused := ""
 	err := write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error { return r.Scan(&refused) },
-		s.sql.frontMessage, p.Destination, clock(p.Now), notNilText(p.Skip))
+		s.text(frontMessageSQL), p.Destination, clock(p.Now), notNilText(p.Skip))
 	if err != nil || refused == "" {
 		return &driver.Leased{}, err
 	}
@@ -179,7 +179,7 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams, unread boo
 		}
 		leased.Messages = append(leased.Messages, m)
 		return nil
-	}, &s.sql.lease, p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from,
+	}, s.statement(leaseSQL), p.Destination, int32(limit), p.For.Microseconds(), int32(p.MaxAttempts), p.Untried, clock(p.Now), k.from,
 		notNilText(p.Skip), unread)
 	if err != nil {
 		return nil, err

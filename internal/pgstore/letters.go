@@ -55,9 +55,9 @@ SELECT place FROM queued
 UNION ALL
 SELECT place FROM routed`
 
-const replayDeadSQL = lettersSQL + againSQL + `, told AS (
+var replayDeadSQL = statement(lettersWhere(again(lettersSQL+againSQL+`, told AS (
 	INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id, operation)
-	SELECT d.key, setting.now, '` + driver.ActionReplayed + `', next.generation, d.messages, d.id, nullif($4::text, '')
+	SELECT d.key, setting.now, '`+driver.ActionReplayed+`', next.generation, d.messages, d.id, nullif($4::text, '')
 	FROM (
 		SELECT place, key, 0 AS messages, NULL AS id FROM queued
 		UNION ALL
@@ -66,25 +66,25 @@ const replayDeadSQL = lettersSQL + againSQL + `, told AS (
 	JOIN next ON next.key = d.key
 	CROSS JOIN setting
 	ORDER BY d.place
-)` + lettersDoneSQL
+)`+lettersDoneSQL, stateAgainSQL, true), " AND e.body IS NOT NULL", " AND NOT s.undecided AND "+notEndedSQL))
 
 // discardSQL keeps the last error, which tells why the letters were discarded. It records a
 // NoteTxEnded that it replaces, because a replay must still name that note. The history keeps the
 // replaced time of failure and note, so that the discard can be undone.
-const discardSQL = lettersSQL + `
+var discardSQL = statement(lettersWhere(lettersSQL+`
 ), states AS (
 	UPDATE {schema}.event_state s
-	SET state = 4, note = '` + driver.NoteDiscarded + `', ended = (s.note = '` + driver.NoteTxEnded + `'), failed_at = NULL
+	SET state = 4, note = '`+driver.NoteDiscarded+`', ended = (s.note = '`+driver.NoteTxEnded+`'), failed_at = NULL
 	FROM queued
 	WHERE s.key = queued.key
 ), messages AS (
 	UPDATE {schema}.message m
-	SET state = 4, note = '` + driver.NoteDiscarded + `', failed_at = NULL
+	SET state = 4, note = '`+driver.NoteDiscarded+`', failed_at = NULL
 	FROM routed
 	WHERE m.id = routed.id
 ), told AS (
 	INSERT INTO {schema}.history (event_key, at, action, generation, message_id, operation, failed_at, note)
-	SELECT d.key, setting.now, '` + driver.ActionDiscarded + `', d.generation, d.id, nullif($4::text, ''), d.failed_at, d.note
+	SELECT d.key, setting.now, '`+driver.ActionDiscarded+`', d.generation, d.id, nullif($4::text, ''), d.failed_at, d.note
 	FROM (
 		SELECT place, key, generation, NULL AS id, failed_at, note FROM queued
 		UNION ALL
@@ -92,16 +92,16 @@ const discardSQL = lettersSQL + `
 	) d
 	CROSS JOIN setting
 	ORDER BY d.place
-)` + lettersDoneSQL
+)`+lettersDoneSQL, "", ""))
 
 // ReplayDead implements [driver.Store]. If a letter is named twice, the first one is replayed.
 func (s *Store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.onLettersAlone(ctx, "replaying dead letters", s.sql.replayDead, p)
+	return s.onLettersAlone(ctx, "replaying dead letters", s.text(replayDeadSQL), p)
 }
 
 // Discard implements [driver.Store]. If a letter is named twice, the first one is discarded.
 func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	return s.onLettersAlone(ctx, "discarding dead letters", s.sql.discard, p)
+	return s.onLettersAlone(ctx, "discarding dead letters", s.text(discardSQL), p)
 }
 
 func (s *Store) onLettersAlone(ctx context.Context, op, sql string, p *driver.DeadLetterParams) ([]bool, error) {
@@ -141,21 +141,21 @@ func onLetters(ctx context.Context, conn Conn, sql string, p *driver.DeadLetterP
 	return done, err
 }
 
-const (
-	eventOfMessageSQL = `
-SELECT event_key FROM {schema}.message WHERE id = $1::text`
+var (
+	eventOfMessageSQL = statement(`
+SELECT event_key FROM {schema}.message WHERE id = $1::text`)
 
 	// lockMessageSQL locks a message and reads the generation of its event.
-	lockMessageSQL = `
+	lockMessageSQL = statement(`
 SELECT m.state, m.generation, greatest(
 	(SELECT max(o.generation) FROM {schema}.message o WHERE o.event_key = $2::bytea),
 	(SELECT s.generation FROM {schema}.event_state s WHERE s.key = $2::bytea)
 )
 FROM {schema}.message m
 WHERE m.id = $1::text
-FOR UPDATE OF m`
+FOR UPDATE OF m`)
 
-	retrySQL = `
+	retrySQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($3::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), due AS (
@@ -167,7 +167,7 @@ WITH setting AS MATERIALIZED (
 )
 INSERT INTO {schema}.history (event_key, at, action, generation, messages, message_id)
 SELECT $2::bytea, setting.now, '` + driver.ActionRetried + `', due.generation, 1, $1::text
-FROM due, setting`
+FROM due, setting`)
 )
 
 // RetryMessage implements [driver.Store].
@@ -177,13 +177,13 @@ func (s *Store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) 
 			return refusedError{driver.ErrNotFound}
 		}
 		var key []byte
-		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&key) }, s.sql.eventOfMessage, p.ID); err != nil {
+		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&key) }, s.text(eventOfMessageSQL), p.ID); err != nil {
 			return err
 		}
 		if key == nil {
 			return refusedError{driver.ErrNotFound}
 		}
-		pruned, _, err := s.lockEvent(ctx, conn, s.sql.lockEvent, driver.Key(key))
+		pruned, _, err := s.lockEvent(ctx, conn, s.text(lockEventSQL), driver.Key(key))
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 	if err := scan(ctx, conn, func(r Rows) error {
 		found = true
 		return r.Scan(&state, &own, &highest)
-	}, s.sql.lockMessage, p.ID, key); err != nil {
+	}, s.text(lockMessageSQL), p.ID, key); err != nil {
 		return err
 	}
 	if !found {
@@ -214,9 +214,9 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 	case pruned:
 		return refusedError{driver.ErrBodyPruned}
 	case name == driver.StatePending:
-		return scan(ctx, conn, noRows, s.sql.retry, p.ID, key, clock(p.Now))
+		return scan(ctx, conn, noRows, s.text(retrySQL), p.ID, key, clock(p.Now))
 	}
 	none := []string{}
-	return scan(ctx, conn, noRows, s.sql.replay, key, clock(p.Now), max(own, highest)+1, false,
+	return scan(ctx, conn, noRows, s.text(replaySQL), key, clock(p.Now), max(own, highest)+1, false,
 		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false)
 }

@@ -70,9 +70,9 @@ const heldObjectSQL = `, free_object AS MATERIALIZED (
 
 // finishSQL records the outcomes of a run, in its transaction, and deletes its record. settleSQL
 // does so under the lock of the record.
-const (
-	finishSQL = givenSQL + changedSQL + appliedSQL + goneSQL
-	settleSQL = givenSQL + heldObjectSQL + changedSQL + appliedSQL + goneSQL
+var (
+	finishSQL = statement(outcomesIn(givenSQL+changedSQL+appliedSQL+goneSQL, "given", anyObjectSQL))
+	settleSQL = statement(outcomesIn(givenSQL+heldObjectSQL+changedSQL+appliedSQL+goneSQL, "given", freeObjectSQL))
 )
 
 const goneSQL = `, gone AS (
@@ -82,24 +82,24 @@ SELECT (SELECT count(*) FROM changed), (SELECT count(*) FROM gone), txid_current
 
 // finishClaimSQL records the outcome of a run of TakeClaim, whose row has been done since the
 // claim. Its earlier failures count as attempts. It does not use $11.
-const finishClaimSQL = givenSQL + `, changed AS (
+var finishClaimSQL = statement(outcomesIn(givenSQL+`, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE i.outcome WHEN 2 THEN 4 ELSE 2 END,
-		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' ELSE '' END,
+		note = CASE i.outcome WHEN 2 THEN '`+driver.NoteStale+`' ELSE '' END,
 		attempts = coalesce(f.failures, 0) + CASE i.outcome WHEN 2 THEN 0 ELSE 1 END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		last_error = nullif(i.error, '')
 	FROM given i LEFT JOIN {schema}.inline_failure f ON f.key = i.key, setting
 	WHERE s.key = i.key AND s.state = 2
 	RETURNING s.key
-)` + appliedSQL + `, forgotten AS (
+)`+appliedSQL+`, forgotten AS (
 	DELETE FROM {schema}.inline_failure f USING given i WHERE f.key = i.key
 )
-SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`
+SELECT (SELECT count(*) FROM changed), $11::bigint, txid_current()`, "given", anyObjectSQL))
 
 // endClaimSQL records that the handler of a claim committed by itself. The event has been done
 // since the claim. Its earlier failures count as attempts. $7 is the generation.
-const endClaimSQL = givenSQL + `, changed AS (
+var endClaimSQL = statement(givenSQL + `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = 3, note = '` + driver.NoteTxEnded + `', attempts = coalesce(f.failures, 0) + 1,
 		processed_at = NULL, failed_at = setting.now, last_error = i.error, signature = {schema}.error_signature(i.error)
@@ -114,22 +114,22 @@ const endClaimSQL = givenSQL + `, changed AS (
 ), forgotten AS (
 	DELETE FROM {schema}.inline_failure f USING given i WHERE f.key = i.key
 )
-SELECT count(*) FROM changed`
+SELECT count(*) FROM changed`)
 
 // recordReservedSQL records outcomes of events in no run, and passes over locked rows. $11 are the
 // ends of the reservations; it passes over an event that has another due time by now.
-const recordReservedSQL = givenSQL + `, held AS MATERIALIZED (
+var recordReservedSQL = statement(outcomesIn(givenSQL+`, held AS MATERIALIZED (
 	SELECT i.*
 	FROM given i
 	JOIN unnest($2::bytea[], $11::bigint[]) AS r (key, until) ON r.key = i.key
 	CROSS JOIN LATERAL (
 		SELECT FROM {schema}.event_state d
-		WHERE d.key = i.key AND d.state = 0 AND ` + dueMicros + ` = r.until
+		WHERE d.key = i.key AND d.state = 0 AND `+dueMicros+` = r.until
 			AND (d.key IN (SELECT unnest(ARRAY(SELECT unnest(keys) FROM {schema}.run)))) IS NOT TRUE
 		FOR UPDATE SKIP LOCKED
 	) s
-)` + changedSQL + appliedSQL + `
-SELECT count(*) FROM changed`
+)`+changedSQL+appliedSQL+`
+SELECT count(*) FROM changed`, "held", anyObjectSQL))
 
 // outcomesIn returns a statement of this file for the outcomes in the list held, and for the versions of
 // free objects.

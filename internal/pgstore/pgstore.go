@@ -171,9 +171,9 @@ type Store struct {
 	binary     BinaryDB // pools.Receive; nil if its client library cannot
 	workBinary BinaryDB // pools.Work; nil if it cannot, or belongs to the caller
 	migrations []driver.Migration
-	name       string // of the schema
-	schema     string // its name, quoted
-	sql        statements
+	name       string      // of the schema
+	schema     string      // its name, quoted
+	statements []Statement // those of declared, in their order
 	marks      lowWater
 	sweepFrom  atomic.Int64  // the id of the record where the next sweep goes on
 	searching  chan struct{} // holds an element for each search for a text
@@ -191,225 +191,29 @@ func New(schema string, pools Pools) *Store {
 	s.binary, _ = pools.Receive.(BinaryDB)
 	s.workBinary, _ = pools.Work.(BinaryDB)
 	s.sweepFrom.Store(firstRun)
-	s.sql = newStatements(func(text string) string {
-		return strings.ReplaceAll(qualified(text), "{schema}", s.schema)
-	})
+	for _, sql := range declared {
+		s.statements = append(s.statements, newStatement(strings.ReplaceAll(qualified(sql), "{schema}", s.schema)))
+	}
 	return s
 }
 
-// statements are the SQL texts of a store, with the name of its schema.
-type statements struct {
-	claim, known, lookUp  string
-	insertNew             Statement
-	insertOne             Statement
-	insertRouted          Statement
-	unclaim               string
-	confirm               string
-	reopen, stillDead     string
-	count, quarantine     string
-	keepQuarantined       string
-	dropQuarantined       string
-	lease, complete       Statement
-	release, frontMessage string
-	eventByKey, eventByID string
-	bodyByKey             string
-	repeatOf              string
-	messages, attempts    string
-	history               string
-	lockEvent, repeated   string
-	lockEventAlone        string
-	lockCaused            string
-	lockEvidence          string
-	redacted, redact      string
-	recent, otherBody     string
-	state                 string
-	lockMessages          string
-	replay                string
-	replayDead, discard   string
-	eventOfMessage        string
-	lockMessage, retry    string
-	stats                 string
-	destinationStats      string
-	knownSources          string
-	figureHours           string
-	typeHours             string
-	sourceHours           string
-	sourceBacklog         string
-	destinationBacklog    string
-	pruneChunk            string
-	takeTurn, holdTurn    string
-	renewTurn, endTurn    string
-	pruneVersions         string
-	pruneQuarantineAge    string
-	pruneQuarantineRows   string
-	addRollups, addTypes  string
-	pruneRollups          string
-	pruneTypes            string
-	addRefused            string
-	trimRefused           string
-	pruneRefused          string
-	watchFeed, watched    string
-	addFeed, readFeed     string
-	collectFeed           string
-	pruneFeed             string
-	registerWindows       string
-	windows               string
-	forgetWindows         string
-	takeFresh, takeTried  string
-	takeKeys, claimed     string
-	mark, unmark, lockRun string
-	outcome               string
-	unmarkOwn, endClaim   string
-	wait                  string
-	finish, finishClaim   string
-	settle                string
-	recordReserved        string
-	versions              string
-	lockableVersions      string
-	lockVersions          string
-	lockEvents            string
-	reopenClaimed         string
-	enqueue, enqueued     string
-	dueDestinations       string
-	dueSources, reserve   string
-	suspects, lockLost    string
-	takeRecord, lost      string
-	strayed               string
-	pullArmed             string
-	pullEvents            string
-	pullMessages          string
-	countInline           string
-	forgetInline          string
-	fileInline, oldInline string
-	arm, learn, learned   string
-	pause, resume, paused string
-	hurry, newDead        string
-	jobs                  jobStatements
+// text is a statement of this package: its place in declared.
+type text int
+
+// declared are all statements that need nothing but the name of the schema. {schema} stands for it.
+var declared []string
+
+// statement declares a statement.
+func statement(sql string) text {
+	declared = append(declared, sql)
+	return text(len(declared) - 1)
 }
 
-func newStatements(write func(string) string) statements {
-	return statements{
-		claim:            write(claimSQL),
-		insertNew:        newStatement(write(insertNewSQL)),
-		insertOne:        newStatement(write(insertOneSQL)),
-		insertRouted:     newStatement(write(insertRoutedSQL)),
-		known:            write(knownSQL),
-		lookUp:           write(lookUpSQL),
-		unclaim:          write(unclaimSQL),
-		confirm:          write(confirmSQL),
-		reopen:           write(again(reopenSQL, stateAgainSQL, false)),
-		stillDead:        write(stillDeadSQL),
-		count:            write(countSQL),
-		quarantine:       write(quarantineSQL),
-		keepQuarantined:  write(keepQuarantinedSQL),
-		dropQuarantined:  write(dropQuarantinedSQL),
-		lease:            newStatement(write(leaseSQL)),
-		complete:         newStatement(write(completeSQL)),
-		release:          write(releaseSQL),
-		frontMessage:     write(frontMessageSQL),
-		eventByKey:       write(eventByKeySQL),
-		bodyByKey:        write(bodyByKeySQL),
-		eventByID:        write(eventByIDSQL),
-		repeatOf:         write(repeatOfSQL),
-		messages:         write(messagesSQL),
-		attempts:         write(attemptsSQL),
-		history:          write(historySQL),
-		lockEvent:        write(lockEvent("NO KEY UPDATE")),
-		lockEventAlone:   write(lockEvent("UPDATE")),
-		lockCaused:       write(lockCausedSQL),
-		lockEvidence:     write(lockEvidenceSQL),
-		redacted:         write(redactedSQL),
-		redact:           write(redactSQL),
-		recent:           write(recentSQL),
-		otherBody:        write(otherBodySQL),
-		repeated:         write(repeatedSQL),
-		state:            write(stateSQL),
-		lockMessages:     write(lockMessagesSQL),
-		replay:           write(again(replaySQL, stateAgainSQL, true)),
-		replayDead:       write(lettersWhere(again(replayDeadSQL, stateAgainSQL, true), " AND e.body IS NOT NULL", " AND NOT s.undecided AND "+notEndedSQL)),
-		discard:          write(lettersWhere(discardSQL, "", "")),
-		eventOfMessage:   write(eventOfMessageSQL),
-		lockMessage:      write(lockMessageSQL),
-		retry:            write(retrySQL),
-		stats:            write(statsSQL),
-		destinationStats: write(destinationStatsSQL),
-		knownSources:     write(knownSourcesSQL),
-		figureHours:      write(figureHoursSQL),
-		typeHours:        write(typeHoursSQL),
-		sourceHours:      write(sourceHoursSQL),
-		sourceBacklog:    write(sourceBacklogSQL), destinationBacklog: write(destinationBacklogSQL),
-		pruneChunk:          write(pruneChunkSQL),
-		takeTurn:            write(takeTurnSQL),
-		holdTurn:            write(holdTurnSQL),
-		renewTurn:           write(renewTurnSQL),
-		endTurn:             write(endTurnSQL),
-		pruneVersions:       write(pruneVersionsSQL),
-		pruneQuarantineAge:  write(pruneQuarantineAgeSQL),
-		pruneQuarantineRows: write(pruneQuarantineRowsSQL),
-		addRollups:          write(addRollupsSQL),
-		addTypes:            write(addTypesSQL),
-		pruneRollups:        write(pruneRollupsSQL),
-		pruneTypes:          write(pruneTypesSQL),
-		addRefused:          write(addRefusedSQL),
-		trimRefused:         write(trimRefusedSQL),
-		pruneRefused:        write(pruneRefusedSQL),
-		watchFeed:           write(watchFeedSQL),
-		watched:             write(watchedSQL),
-		addFeed:             write(addFeedSQL),
-		readFeed:            write(readFeedSQL),
-		collectFeed:         write(collectFeedSQL),
-		pruneFeed:           write(pruneFeedSQL),
-		registerWindows:     write(registerWindowsSQL),
-		windows:             write(windowsSQL),
-		forgetWindows:       write(forgetWindowsSQL),
-		takeFresh:           write(takeIn(freshSQL+dueSQL, "$7")),
-		takeTried:           write(takeIn(triedSQL+dueSQL, "$7")),
-		takeKeys:            write(takeIn(keysSQL, "$5")),
-		claimed:             write(claimedSQL),
-		mark:                write(markSQL),
-		unmark:              write(unmarkSQL),
-		outcome:             write(outcomeSQL),
-		unmarkOwn:           write(unmarkOwnSQL),
-		endClaim:            write(endClaimSQL),
-		lockRun:             write(lockRunSQL),
-		wait:                write(waitSQL),
-		finish:              write(outcomesIn(finishSQL, "given", anyObjectSQL)),
-		settle:              write(outcomesIn(settleSQL, "given", freeObjectSQL)),
-		finishClaim:         write(outcomesIn(finishClaimSQL, "given", anyObjectSQL)),
-		recordReserved:      write(outcomesIn(recordReservedSQL, "held", anyObjectSQL)),
-		versions:            write(versionsSQL),
-		lockableVersions:    write(lockableVersionsSQL),
-		lockVersions:        write(lockVersionsSQL),
-		lockEvents:          write(lockEventsSQL),
-		reopenClaimed:       write(again(reopenClaimedSQL, stateClaimedSQL, false)),
-		enqueue:             write(enqueueSQL),
-		enqueued:            write(enqueuedSQL),
-		dueDestinations:     write(dueDestinationsSQL),
-		dueSources:          write(dueSourcesSQL),
-		reserve:             write(reserveSQL),
-		suspects:            write(suspectsSQL),
-		lockLost:            write(lockLostSQL),
-		takeRecord:          write(takeRecordSQL),
-		lost:                write(lostSQL),
-		strayed:             write(strayedSQL),
-		pullArmed:           write(pullArmedSQL),
-		pullEvents:          write(pullEventsSQL),
-		pullMessages:        write(pullMessagesSQL),
-		countInline:         write(countInlineSQL),
-		forgetInline:        write(forgetInlineSQL),
-		fileInline:          write(fileInlineSQL),
-		oldInline:           write(oldInlineSQL),
-		arm:                 write(armSQL),
-		learn:               write(learnSQL),
-		learned:             write(learnedSQL),
-		pause:               write(pauseSQL),
-		resume:              write(resumeSQL),
-		paused:              write(pausedSQL),
-		hurry:               write(hurrySQL),
-		jobs:                newJobStatements(write),
-		newDead:             write(newDeadSQL),
-	}
-}
+// text returns a statement with the store's schema.
+func (s *Store) text(t text) string { return s.statements[t].SQL }
+
+// statement returns a statement with the store's schema, for a BinaryDB.
+func (s *Store) statement(t text) *Statement { return &s.statements[t] }
 
 // maxStale is how many lost connections a read passes over: after a restart of the server a pool
 // may be full of them.

@@ -72,38 +72,38 @@ func (r *prunePass) others(ctx context.Context) error {
 	s, now := r.store, &r.now
 	identities := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
 	bodies := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
-	if _, err := r.all(ctx, "pruning versions", s.sql.pruneVersions,
+	if _, err := r.all(ctx, "pruning versions", s.text(pruneVersionsSQL),
 		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
 		return err
 	}
 	if err := r.quarantine(ctx, bodies); err != nil {
 		return err
 	}
-	if _, err := r.all(ctx, "pruning refused requests", s.sql.pruneRefused,
+	if _, err := r.all(ctx, "pruning refused requests", s.text(pruneRefusedSQL),
 		bodies.now, bodies.sources, bodies.keep, bodies.rest, bodies.shortest); err != nil {
 		return err
 	}
 	if err := r.figures(ctx); err != nil {
 		return err
 	}
-	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.sql.pruneFeed, now, driver.FeedKept.Microseconds()); err != nil {
+	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.text(pruneFeedSQL), now, driver.FeedKept.Microseconds()); err != nil {
 		return err
 	}
-	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.sql.jobs.prune, now, driver.JobsKept.Microseconds()); err != nil {
+	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.text(pruneJobsSQL), now, driver.JobsKept.Microseconds()); err != nil {
 		return err
 	}
-	return write(ctx, s.pools.Work, "forgetting windows", noRows, s.sql.forgetWindows, now, driver.WindowsHold.Microseconds())
+	return write(ctx, s.pools.Work, "forgetting windows", noRows, s.text(forgetWindowsSQL), now, driver.WindowsHold.Microseconds())
 }
 
 func (r *prunePass) quarantine(ctx context.Context, bodies *windows) error {
 	const op = "pruning the quarantine"
-	old, err := r.all(ctx, op, r.store.sql.pruneQuarantineAge, bodies.now, bodies.sources, bodies.keep, bodies.rest)
+	old, err := r.all(ctx, op, r.store.text(pruneQuarantineAgeSQL), bodies.now, bodies.sources, bodies.keep, bodies.rest)
 	r.result.Quarantined += old
 	rows := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.QuarantineRows })
 	if err != nil || rows.shortest == math.MaxInt64 {
 		return err
 	}
-	surplus, err := r.all(ctx, op, r.store.sql.pruneQuarantineRows, rows.sources, rows.keep, rows.rest)
+	surplus, err := r.all(ctx, op, r.store.text(pruneQuarantineRowsSQL), rows.sources, rows.keep, rows.rest)
 	r.result.Quarantined += surplus
 	return err
 }
@@ -203,7 +203,7 @@ func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, fro
 				done.last = &place{*at, key}
 			}
 			return nil
-		}, r.store.sql.pruneChunk, r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, &undo, int32(size), int32(looks*size))
+		}, r.store.text(pruneChunkSQL), r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, &undo, int32(size), int32(looks*size))
 		if err == nil && done == nil {
 			err = driver.ErrTurnLost
 		}

@@ -2,11 +2,11 @@ package pgstore
 
 // pruneChunkSQL removes the finished events of one chunk of a walk, or their bodies, by a function of the schema that
 // each session plans once. It has no row if the turn was lost.
-const pruneChunkSQL = `
+var pruneChunkSQL = statement(`
 SELECT locked, removed, last_at, last_key FROM {schema}.prune_chunk(
 	$1::bigint, $2::boolean, $3::timestamptz, $4::bytea, $5::timestamptz, $6::text[], $7::boolean, $8::timestamptz,
 	$9::int, $10::int
-)`
+)`)
 
 // The statements that follow share their first arguments: $1 the time (NULL means the database's
 // clock); $2 and $3 the sources with windows of their own, and these in microseconds; $4 the window
@@ -19,7 +19,7 @@ WITH setting AS MATERIALIZED (
 )`
 
 // pruneQuarantineAgeSQL has the shared arguments $1 to $4, and $5 the size of a chunk.
-const pruneQuarantineAgeSQL = pruneSettingsSQL + `
+var pruneQuarantineAgeSQL = statement(pruneSettingsSQL + `
 , victim AS MATERIALIZED (
 	SELECT q.key
 	FROM {schema}.quarantine q
@@ -31,11 +31,11 @@ const pruneQuarantineAgeSQL = pruneSettingsSQL + `
 ), gone AS (
 	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)
 
 // pruneVersionsSQL has the shared arguments $1 to $5, and $6 the size of a chunk. Versions that a
 // run has locked stay.
-const pruneVersionsSQL = pruneSettingsSQL + `
+var pruneVersionsSQL = statement(pruneSettingsSQL + `
 , victim AS MATERIALIZED (
 	SELECT v.object
 	FROM {schema}.object_version v
@@ -49,11 +49,11 @@ const pruneVersionsSQL = pruneSettingsSQL + `
 ), gone AS (
 	DELETE FROM {schema}.object_version o USING victim v WHERE o.object = v.object RETURNING o.object
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)
 
 // pruneQuarantineRowsSQL keeps the newest rows of each source: $2 of the sources $1, and $3 of the
 // others. It removes up to $4 rows.
-const pruneQuarantineRowsSQL = `
+var pruneQuarantineRowsSQL = statement(`
 WITH windows AS MATERIALIZED (
 	SELECT * FROM unnest($1::text[], $2::bigint[]) AS w (source, keep)
 ), ranked AS MATERIALIZED (
@@ -71,4 +71,4 @@ WITH windows AS MATERIALIZED (
 ), gone AS (
 	DELETE FROM {schema}.quarantine q USING victim v WHERE q.key = v.key RETURNING q.key
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)

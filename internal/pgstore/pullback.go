@@ -16,7 +16,7 @@ import (
 var longestLease = strconv.FormatInt(driver.LongestLease.Microseconds(), 10)
 
 // pullEventsSQL makes events due after the wait that their last failed attempt set.
-var pullEventsSQL = `
+var pullEventsSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
 ), fresh AS MATERIALIZED (` + farEventsSQL(freshSQL) + `
@@ -28,7 +28,7 @@ WITH setting AS MATERIALIZED (
 	WHERE s.key = far.key
 	RETURNING s.key
 )
-SELECT count(*) FROM pulled`
+SELECT count(*) FROM pulled`)
 
 // farEventsSQL locks events of a kind that are due too far ahead.
 func farEventsSQL(kind string) string {
@@ -49,7 +49,7 @@ func farEventsSQL(kind string) string {
 
 // pullMessagesSQL makes messages due after the wait that their last failed attempt set. A lease ends
 // after an hour, the longest timeout of a destination: its holder may still be sending.
-var pullMessagesSQL = `
+var pullMessagesSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
 ), far AS MATERIALIZED (
@@ -73,10 +73,10 @@ WITH setting AS MATERIALIZED (
 	WHERE m.id = far.id
 	RETURNING m.id
 )
-SELECT count(*) FROM pulled`
+SELECT count(*) FROM pulled`)
 
 // pullArmedSQL shortens the arming of sources that were armed while the clock was ahead.
-const pullArmedSQL = `
+var pullArmedSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now
 ), pulled AS (
@@ -86,7 +86,7 @@ WITH setting AS MATERIALIZED (
 	WHERE a.source = ANY ($2::text[]) AND a.armed_until > setting.now + a.armed_for * interval '1 microsecond'
 	RETURNING a.source
 )
-SELECT count(*) FROM pulled`
+SELECT count(*) FROM pulled`)
 
 // PullBack implements [driver.Store].
 func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
@@ -96,7 +96,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 		n     *int
 		sql   string
 		names []string
-	}{{&events, s.sql.pullEvents, p.Sources}, {&messages, s.sql.pullMessages, p.Destinations}} {
+	}{{&events, s.text(pullEventsSQL), p.Sources}, {&messages, s.text(pullMessagesSQL), p.Destinations}} {
 		if len(kind.names) == 0 {
 			continue
 		}
@@ -108,7 +108,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 	}
 	// Last, because a role may have no right to change the secrets of sources.
 	if len(p.Armable) > 0 {
-		err = write(ctx, s.pools.Admin, "shortening the arming of sources", count, s.sql.pullArmed, clock(p.Now), p.Armable)
+		err = write(ctx, s.pools.Admin, "shortening the arming of sources", count, s.text(pullArmedSQL), clock(p.Now), p.Armable)
 	}
 	return events, messages, err
 }

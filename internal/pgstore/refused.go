@@ -9,17 +9,17 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-const addRefusedSQL = `
+var addRefusedSQL = statement(`
 INSERT INTO {schema}.refused (key, error_id, at, source, reason, status, method, remote, gateway, headers, body, body_size)
 SELECT *
 FROM unnest($1::bytea[], $2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::integer[], $7::text[], $8::text[], $9::text[],
 	$10::bytea[], $11::bytea[], $12::bigint[]) AS i (key, error_id, at, source, reason, status, method, remote, gateway, headers, body, body_size)
 ORDER BY key
-ON CONFLICT (key) DO NOTHING`
+ON CONFLICT (key) DO NOTHING`)
 
 // trimRefusedSQL keeps the newest $2 rows of each of the sources $1. It passes over rows that another
 // process is removing.
-const trimRefusedSQL = `
+var trimRefusedSQL = statement(`
 DELETE FROM {schema}.refused WHERE ctid = ANY (ARRAY(
 	SELECT old.place
 	FROM unnest($1::text[]) AS s (source)
@@ -33,7 +33,7 @@ DELETE FROM {schema}.refused WHERE ctid = ANY (ARRAY(
 		WHERE r.source = s.source AND (r.at, r.key) <= (first.at, first.key)
 		FOR UPDATE SKIP LOCKED
 	) old
-))`
+))`)
 
 // AddRefused implements [driver.Store].
 func (s *Store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) error {
@@ -61,11 +61,11 @@ func (s *Store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) erro
 		}
 	}
 	err := s.pools.Receive.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		if err := scan(ctx, conn, noRows, s.sql.addRefused, keys, ids, at, sources, reasons, statuses, methods, remotes, gateways,
+		if err := scan(ctx, conn, noRows, s.text(addRefusedSQL), keys, ids, at, sources, reasons, statuses, methods, remotes, gateways,
 			headers, bodies, sizes); err != nil {
 			return err
 		}
-		return scan(ctx, conn, noRows, s.sql.trimRefused, distinct, int32(driver.MaxRefused))
+		return scan(ctx, conn, noRows, s.text(trimRefusedSQL), distinct, int32(driver.MaxRefused))
 	})
 	return writeFailed(s.pools.Receive, op, err)
 }
@@ -119,7 +119,7 @@ func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.R
 }
 
 // pruneRefusedSQL has the shared arguments $1 to $5, and $6 the size of a chunk.
-const pruneRefusedSQL = pruneSettingsSQL + `
+var pruneRefusedSQL = statement(pruneSettingsSQL + `
 , gone AS (
 	DELETE FROM {schema}.refused WHERE ctid = ANY (ARRAY(
 		SELECT r.ctid
@@ -134,4 +134,4 @@ const pruneRefusedSQL = pruneSettingsSQL + `
 	))
 	RETURNING key
 )
-SELECT count(*) FROM gone`
+SELECT count(*) FROM gone`)

@@ -14,7 +14,7 @@ const notEndedSQL = `s.note <> '` + driver.NoteTxEnded + `'`
 // reopenSQL reopens dead events that were not redacted. The lock on the event's row decides between concurrent calls. It
 // lasts for this statement only, and the row is not changed. All messages are read again under
 // their locks.
-const reopenSQL = `
+var reopenSQL = statement(again(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), mine AS MATERIALIZED (
@@ -29,7 +29,7 @@ WITH setting AS MATERIALIZED (
 	FROM mine
 	CROSS JOIN LATERAL (
 		SELECT s.key, s.generation FROM {schema}.event_state s
-		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `
+		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND `+notEndedSQL+`
 		FOR UPDATE SKIP LOCKED
 	) s
 ), routed AS MATERIALIZED (
@@ -40,8 +40,8 @@ WITH setting AS MATERIALIZED (
 		WHERE mine.work = 0 AND m.event_key = mine.key AND m.state = 3
 			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE SKIP LOCKED
-	) m` + againSQL + reopenedSQL + `
-SELECT key FROM next ORDER BY key`
+	) m`+againSQL+reopenedSQL+`
+SELECT key FROM next ORDER BY key`, stateAgainSQL, false))
 
 // reopenedSQL follows againSQL, and records the reopening in the history.
 const reopenedSQL = `, told AS (
@@ -52,7 +52,7 @@ const reopenedSQL = `, told AS (
 )`
 
 // stillDeadSQL returns the keys of events that reopenSQL would reopen. It waits for no lock.
-const stillDeadSQL = `
+var stillDeadSQL = statement(`
 SELECT e.key
 FROM unnest($1::bytea[]) AS i (key)
 JOIN {schema}.event e ON e.key = i.key
@@ -60,7 +60,7 @@ WHERE NOT e.outbox AND e.body IS NOT NULL AND CASE e.work
 	WHEN 1 THEN EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = e.key AND s.state = 3 AND NOT s.undecided AND ` + notEndedSQL + `)
 	WHEN 0 THEN EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state = 3)
 		AND NOT EXISTS (SELECT FROM {schema}.message m WHERE m.event_key = e.key AND m.state < 2)
-END`
+END`)
 
 // Reopen waits for so long before it looks again at events that other sessions hold.
 const (
@@ -94,12 +94,12 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, h
 }
 
 func (s *Store) reopenOnce(ctx context.Context, keys []driver.Key, now time.Time) (reopened []driver.Key, err error) {
-	err = write(ctx, s.pools.Receive, "reopening dead events", eachKey(&reopened), s.sql.reopen, keyArgs(keys), clock(now))
+	err = write(ctx, s.pools.Receive, "reopening dead events", eachKey(&reopened), s.text(reopenSQL), keyArgs(keys), clock(now))
 	return reopened, err
 }
 
 func (s *Store) stillDead(ctx context.Context, keys []driver.Key) (dead []driver.Key, err error) {
-	err = read(ctx, s.pools.Receive, "looking for dead events", eachKey(&dead), s.sql.stillDead, keyArgs(keys))
+	err = read(ctx, s.pools.Receive, "looking for dead events", eachKey(&dead), s.text(stillDeadSQL), keyArgs(keys))
 	return dead, err
 }
 

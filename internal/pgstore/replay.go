@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// lockEventSQL locks the row of an event; {lock} is the strength of the lock. Before that it bounds every wait of the transaction for a
-// lock, and how long a process that has stopped keeps its locks.
-const lockEventSQL = `
+// lockEventSQL locks the row of an event, and lockEventAloneSQL also keeps out who locks it FOR KEY SHARE.
+var (
+	lockEventSQL      = statement(lockEvent("NO KEY UPDATE"))
+	lockEventAloneSQL = statement(lockEvent("UPDATE"))
+)
+
+// lockEvent returns a statement that locks the row of an event with a strength. Before that it bounds every wait of the
+// transaction for a lock, and how long a process that has stopped keeps its locks.
+func lockEvent(strength string) string {
+	return `
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
 )
@@ -22,39 +28,37 @@ CROSS JOIN LATERAL (
 	SELECT e.body IS NULL AS pruned, e.outbox
 	FROM {schema}.event e
 	WHERE e.key = $1::bytea AND setting.bound <> '' -- always true; it makes the bound take effect first
-	FOR {lock}
+	FOR ` + strength + `
 ) e`
+}
 
-// lockEvent fills in {lock} of lockEventSQL.
-func lockEvent(lock string) string { return strings.ReplaceAll(lockEventSQL, "{lock}", lock) }
-
-const (
-	repeatedSQL = `
-SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`
+var (
+	repeatedSQL = statement(`
+SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`)
 
 	// stateSQL does not wait for events in a run, which are pending in any case. It need not lock
 	// finished events, which change only under the lock of the event's row.
-	stateSQL = `
-SELECT state, note, generation, undecided, queued, ended FROM {schema}.event_state WHERE key = $1::bytea`
+	stateSQL = statement(`
+SELECT state, note, generation, undecided, queued, ended FROM {schema}.event_state WHERE key = $1::bytea`)
 
-	lockMessagesSQL = `
+	lockMessagesSQL = statement(`
 SELECT id, route, destination, state, generation
 FROM {schema}.message
 WHERE event_key = $1::bytea
 ORDER BY id
-FOR UPDATE`
+FOR UPDATE`)
 )
 
 // replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
 // here, after the waits for the locks. A message that becomes due again loses the attempt that sent
 // it, so that attempt gets a row of its own. It returns how many events and messages it changed.
-const replaySQL = `
+var replaySQL = statement(again(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), states AS (
 	UPDATE {schema}.event_state s
 	SET {state}, generation = $3::int,
-		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
+		key_generation = CASE WHEN $10::text = '`+driver.ActionReplayedAsNew+`' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $4::bool
 	RETURNING 1
@@ -62,7 +66,7 @@ WITH setting AS MATERIALIZED (
 	UPDATE {schema}.event_state s
 	SET state = 2, note = '', last_error = NULL, replayed = true, generation = $3::int, processed_at = setting.now,
 		failed_at = NULL, undecided = false, queued = false, ended = false,
-		key_generation = CASE WHEN $10::text = '` + driver.ActionReplayedAsNew + `' THEN $3::int ELSE s.key_generation END
+		key_generation = CASE WHEN $10::text = '`+driver.ActionReplayedAsNew+`' THEN $3::int ELSE s.key_generation END
 	FROM setting
 	WHERE s.key = $1::bytea AND $14::bool
 	RETURNING 1
@@ -73,13 +77,13 @@ WITH setting AS MATERIALIZED (
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[]) AND m.sent_at IS NOT NULL
 ), again AS (
 	UPDATE {schema}.message m
-	SET ` + messageAgainSQL + `, generation = $3::int
+	SET `+messageAgainSQL+`, generation = $3::int
 	FROM setting
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($5::text[])
 	RETURNING 1
 ), replaced AS (
 	UPDATE {schema}.message m
-	SET state = 4, note = '` + driver.NoteReplacedByNew + `', failed_at = NULL
+	SET state = 4, note = '`+driver.NoteReplacedByNew+`', failed_at = NULL
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($6::text[])
 ), added AS (
 	INSERT INTO {schema}.message (
@@ -96,7 +100,7 @@ INSERT INTO {schema}.history (event_key, at, action, generation, messages, messa
 SELECT $1::bytea, now, $10::text, $3::int, $11::int, nullif($12::text, ''), nullif($13::text, '')
 FROM setting
 RETURNING (SELECT count(*) FROM states) + (SELECT count(*) FROM decided),
-	(SELECT count(*) FROM again) + (SELECT count(*) FROM added)`
+	(SELECT count(*) FROM again) + (SELECT count(*) FROM added)`, stateAgainSQL, true))
 
 // refusedError is a reason to give a transaction up that is no fault of the database.
 type refusedError struct{ error }
@@ -125,7 +129,7 @@ func transact(ctx context.Context, db DB, op string, f func(Conn) error) error {
 func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
 	var replayed *driver.Replayed
 	err := transact(ctx, s.pools.Admin, "replaying an event", func(conn Conn) error {
-		pruned, outbox, err := s.lockEvent(ctx, conn, s.sql.lockEvent, p.Key)
+		pruned, outbox, err := s.lockEvent(ctx, conn, s.text(lockEventSQL), p.Key)
 		if err != nil {
 			return err
 		}
@@ -135,7 +139,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 		if replayed, err = s.repeated(ctx, conn, p); err != nil || replayed != nil {
 			return err
 		}
-		event, err := s.lockAll(ctx, conn, s.sql.lockMessages, p.Key)
+		event, err := s.lockAll(ctx, conn, s.text(lockMessagesSQL), p.Key)
 		if err != nil {
 			return err
 		}
@@ -180,7 +184,7 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 		}
 		before = &driver.Replayed{Generation: int(generation), Messages: int(messages), Repeated: true}
 		return err
-	}, s.sql.repeated, p.Key[:], p.RequestID)
+	}, s.text(repeatedSQL), p.Key[:], p.RequestID)
 	return before, err
 }
 
@@ -193,7 +197,7 @@ func (s *Store) lockAll(ctx context.Context, conn Conn, messages string, key dri
 		err := r.Scan(&state, &e.Note, &generation, &e.Undecided, &e.Queued, &e.Ended)
 		e.State, e.Generation = eventStates[state], int(generation)
 		return err
-	}, s.sql.state, key[:]); err != nil {
+	}, s.text(stateSQL), key[:]); err != nil {
 		return nil, err
 	}
 	err := scan(ctx, conn, func(r Rows) error {
@@ -212,7 +216,7 @@ func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams,
 		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
 	}
 	var events, messages int64
-	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&events, &messages) }, s.sql.replay,
+	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&events, &messages) }, s.text(replaySQL),
 		p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
 		notNone(plan.Reset), notNone(plan.Replace), ids, routes, destinations,
 		plan.Action, int32(plan.Messages()), "", p.RequestID, plan.Done)

@@ -11,13 +11,13 @@ import (
 
 // dueSourcesSQL looks for the first row of each kind of each source, from a time on; see dueSQL. The
 // index finds the first row; for any row the planner would read the table.
-var dueSourcesSQL = `
+var dueSourcesSQL = statement(`
 SELECT i.source, fresh.due_at IS NOT NULL, tried.due_at IS NOT NULL, suspect.due_at IS NOT NULL,
 	` + bounded("coalesce(least(fresh.due_at, tried.due_at, suspect.due_at), now())") + `, now()
 FROM unnest($1::text[], $2::timestamptz[]) AS i (source, since)
 LEFT JOIN LATERAL (` + firstDueSQL(freshSQL) + `) fresh ON true
 LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes = 0`) + `) tried ON true
-LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes > 0`) + `) suspect ON true`
+LEFT JOIN LATERAL (` + firstDueSQL(triedSQL+` AND s.crashes > 0`) + `) suspect ON true`)
 
 // firstDueSQL finds the first due row of a kind of the source i.
 func firstDueSQL(kind string) string {
@@ -48,7 +48,7 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 			due = append(due, d)
 		}
 		return nil
-	}, s.sql.dueSources, sources, since)
+	}, s.text(dueSourcesSQL), sources, since)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 
 // reserveSQL postpones the due events of a source. It looks for fresh and tried ones separately,
 // because each kind has an index of its own.
-var reserveSQL = `
+var reserveSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
 ), fresh AS MATERIALIZED (` + reservableSQL(freshSQL) + `
@@ -83,7 +83,7 @@ SELECT ` + unlessUnread(takenColumns) + `, ` + bounded("d.was_due_at") + `, sett
 FROM d
 CROSS JOIN setting
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
-ORDER BY d.was_due_at, d.key`
+ORDER BY d.was_due_at, d.key`)
 
 // reservableSQL locks the due rows of a kind.
 func reservableSQL(kind string) string {
@@ -128,7 +128,7 @@ func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		}
 		events = append(events, row.finish())
 		return nil
-	}, s.sql.reserve, int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects), k.from)
+	}, s.text(reserveSQL), int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects), k.from)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 	if len(p.Results) == 0 {
 		return nil
 	}
-	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.sql.recordReserved, append(outcomeArgs(p), reservedUntil(p.Results))...)
+	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.text(recordReservedSQL), append(outcomeArgs(p), reservedUntil(p.Results))...)
 }
 
 // reservedUntil returns the ends of the reservations in the form of dueMicros.

@@ -198,9 +198,9 @@ func (r *Run) undo(ctx context.Context) error {
 
 // record writes outcomes in the transaction of the run, and deletes its record.
 func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
-	sql, args := r.store.sql.finish, outcomeArgs(p)
+	sql, args := r.store.text(finishSQL), outcomeArgs(p)
 	if r.claim {
-		sql = r.store.sql.finishClaim
+		sql = r.store.text(finishClaimSQL)
 	}
 	var changed, gone, xid int64
 	err := scan(ctx, r.tx, func(rows Rows) error {
@@ -309,7 +309,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 	defer r.giveUp(ctx)
 	err := transact(ctx, r.store.pools.Receive, "settling a run", func(conn Conn) error {
 		var found int64
-		if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&found) }, r.store.sql.lockRun, r.xid); err != nil {
+		if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&found) }, r.store.text(lockRunSQL), r.xid); err != nil {
 			return err
 		}
 		r.giveUp(ctx)
@@ -319,7 +319,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 		if err := r.checkEnd(ctx, conn, ended); err != nil {
 			return err
 		}
-		return scan(ctx, conn, noRows, r.store.sql.settle, append(outcomeArgs(p), r.xid)...)
+		return scan(ctx, conn, noRows, r.store.text(settleSQL), append(outcomeArgs(p), r.xid)...)
 	})
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		r.ended = true
@@ -331,7 +331,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 // caller says.
 func (r *Run) checkEnd(ctx context.Context, conn Conn, committed bool) error {
 	var status string
-	if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&status) }, r.store.sql.outcome, r.xid, r.home); err != nil {
+	if err := scan(ctx, conn, func(rows Rows) error { return rows.Scan(&status) }, r.store.text(outcomeSQL), r.xid, r.home); err != nil {
 		return err
 	}
 	switch {
@@ -354,7 +354,7 @@ func (r *Run) settleClaim(ctx context.Context, p *driver.FinishParams, ended boo
 			if err := r.checkEnd(ctx, conn, true); err != nil {
 				return err
 			}
-			return scan(ctx, conn, noRows, r.store.sql.endClaim, append(outcomeArgs(p)[:6], int32(r.events[0].Generation))...)
+			return scan(ctx, conn, noRows, r.store.text(endClaimSQL), append(outcomeArgs(p)[:6], int32(r.events[0].Generation))...)
 		})
 		r.ended = err == nil
 		return err
@@ -367,7 +367,7 @@ func (r *Run) settleClaim(ctx context.Context, p *driver.FinishParams, ended boo
 
 // lockRunSQL locks the record of a run, and bounds how long a process that has stopped keeps the
 // lock.
-const lockRunSQL = `
+var lockRunSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT set_config('lock_timeout', '1s', true) AS bound, set_config('idle_in_transaction_session_timeout', '5s', true)
 ), found AS MATERIALIZED (
@@ -377,7 +377,7 @@ WITH setting AS MATERIALIZED (
 		SELECT r.id FROM {schema}.run r WHERE r.id = $1::bigint AND setting.bound <> '' FOR UPDATE
 	) r
 )
-SELECT count(*) FROM found`
+SELECT count(*) FROM found`)
 
 // giveUp ends the transaction of the run. The server may not know that a connection is lost or cut
 // off; giveUp then ends the session and waits until the locks are free.
@@ -397,7 +397,7 @@ func (r *Run) giveUp(ctx context.Context) {
 	// If these fail, statements that need the locks fail too and report the error.
 	db := r.store.pools.Admin
 	_ = read(ctx, db, "ending a lost transaction", noRows, terminateSQL, r.pid, r.xid)
-	_ = write(ctx, db, "waiting for the end of a lost transaction", noRows, r.store.sql.wait, keyArgs(r.keys()))
+	_ = write(ctx, db, "waiting for the end of a lost transaction", noRows, r.store.text(waitSQL), keyArgs(r.keys()))
 }
 
 // lostConnection reports whether the connection of the run cannot tell the server to end the
@@ -411,11 +411,11 @@ func (r *Run) lostConnection(ctx context.Context) bool {
 }
 
 // waitSQL waits until the rows of events are not locked.
-const waitSQL = `
+var waitSQL = statement(`
 SELECT FROM {schema}.event_state s
 CROSS JOIN set_config('lock_timeout', '1s', true)
 WHERE s.key = ANY ($1::bytea[])
-FOR KEY SHARE OF s`
+FOR KEY SHARE OF s`)
 
 // terminateSQL ends the server process $1 if it is still in the transaction $2. backend_xid holds
 // the lower half of the number.
@@ -425,7 +425,7 @@ FROM pg_stat_activity a
 WHERE a.pid = $1::int AND a.backend_xid::text = ($2::bigint % 4294967296)::text`
 
 // unmarkOwnSQL deletes the record of a run in its own transaction.
-const unmarkOwnSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint AND id = txid_current() RETURNING id`
+var unmarkOwnSQL = statement(`DELETE FROM {schema}.run WHERE id = $1::bigint AND id = txid_current() RETURNING id`)
 
 // Abandon implements [driver.Run].
 func (r *Run) Abandon(ctx context.Context) error {
@@ -441,7 +441,7 @@ func (r *Run) Abandon(ctx context.Context) error {
 		err := scan(ctx, r.tx, func(Rows) error {
 			found = true
 			return nil
-		}, r.store.sql.unmarkOwn, r.xid)
+		}, r.store.text(unmarkOwnSQL), r.xid)
 		if err == nil && found && r.commit(ctx) == nil {
 			return nil
 		}

@@ -10,18 +10,18 @@ import (
 
 // armSQL arms a source, or disarms it. It waits for a concurrent LearnSecret: on the lock of the
 // row that it replaces, or on the inserted row if there was none.
-const armSQL = `
+var armSQL = statement(`
 INSERT INTO {schema}.armed_source AS a (source, armed_until, armed_for, replace)
 SELECT $1::text, coalesce($2::timestamptz, now()) + $3::bigint * interval '1 microsecond', $3, $4::boolean
 FROM {schema}.durably()
 WHERE $4 OR $3 = 0 OR (SELECT count(*) FROM {schema}.learned_secret WHERE source = $1) < $5::bigint
 ON CONFLICT (source) DO UPDATE
 	SET armed_until = excluded.armed_until, armed_for = excluded.armed_for, replace = excluded.replace
-RETURNING true`
+RETURNING true`)
 
 // learnSQL deletes the row of the armed source, which only one session can do, and writes the
 // secret.
-const learnSQL = `
+var learnSQL = statement(`
 WITH armed AS (
 	DELETE FROM {schema}.armed_source
 	WHERE source = $1::text AND armed_until > coalesce($3::timestamptz, now())
@@ -34,16 +34,16 @@ WITH armed AS (
 INSERT INTO {schema}.learned_secret AS l (source, secret, learned_at)
 SELECT source, $2, coalesce($3::timestamptz, now()) FROM armed CROSS JOIN {schema}.durably()
 ON CONFLICT (source, secret) DO UPDATE SET learned_at = greatest(l.learned_at, excluded.learned_at)
-RETURNING true`
+RETURNING true`)
 
 // learnedSQL returns a row for each secret of each source, and one row without a secret for a
 // source that has none.
-const learnedSQL = `
+var learnedSQL = statement(`
 SELECT i.n, now(), a.armed_until, l.secret, l.learned_at
 FROM unnest($1::text[]) WITH ORDINALITY AS i (source, n)
 LEFT JOIN {schema}.armed_source a ON a.source = i.source
 LEFT JOIN {schema}.learned_secret l ON l.source = i.source
-ORDER BY i.n, l.learned_at, l.secret COLLATE "C"`
+ORDER BY i.n, l.learned_at, l.secret COLLATE "C"`)
 
 // Arm implements [driver.Store].
 func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSecrets, error) {
@@ -51,7 +51,7 @@ func (s *Store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSec
 		return nil, fmt.Errorf("arming a source: %w", err)
 	}
 	var armed bool
-	err := write(ctx, s.pools.Admin, "arming a source", func(r Rows) error { return r.Scan(&armed) }, s.sql.arm,
+	err := write(ctx, s.pools.Admin, "arming a source", func(r Rows) error { return r.Scan(&armed) }, s.text(armSQL),
 		p.Source, clock(p.Now), p.For.Microseconds(), p.Replace, int64(driver.MaxLearnedSecrets))
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (s *Store) LearnSecret(ctx context.Context, p *driver.LearnParams) (learned
 		return false, fmt.Errorf("learning a secret: %w", err)
 	}
 	err = write(ctx, s.pools.Receive, "learning a secret", func(r Rows) error { return r.Scan(&learned) },
-		s.sql.learn, p.Source, p.Secret, clock(p.Now))
+		s.text(learnSQL), p.Source, p.Secret, clock(p.Now))
 	return learned && err == nil, err
 }
 
@@ -103,7 +103,7 @@ func (s *Store) learned(ctx context.Context, db DB, sources []string) ([]driver.
 			of.Secrets = append(of.Secrets, driver.LearnedSecret{Secret: *secret, LearnedAt: timeOf(learnedAt)})
 		}
 		return nil
-	}, s.sql.learned, sources)
+	}, s.text(learnedSQL), sources)
 	if err != nil {
 		return nil, err
 	}

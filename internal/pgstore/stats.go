@@ -9,8 +9,8 @@ import (
 
 // The statements of Stats count up to a limit ($1), in the order of an index; see inOrderSQL. Names are
 // found by steps through an index, from one name to the next.
-const (
-	statsSQL = `
+var (
+	statsSQL = statement(`
 WITH RECURSIVE fresh AS (
 	(SELECT s.source FROM {schema}.event_state s WHERE ` + freshSQL + ` ORDER BY s.source LIMIT 1)
 	UNION ALL
@@ -38,11 +38,11 @@ SELECT least($1::bigint, (SELECT coalesce(sum(n), 0)::bigint FROM pending)), (SE
 	least($1::bigint,
 		(SELECT count(*) FROM (SELECT 1 FROM {schema}.message WHERE state = 3 ORDER BY received_at LIMIT $1::bigint) m)
 		+ (SELECT count(*) FROM (SELECT 1 FROM {schema}.event_state WHERE state = 3 ORDER BY received_at LIMIT $1::bigint) s)),
-	(SELECT count(*) FROM (SELECT 1 FROM {schema}.quarantine ORDER BY last_at LIMIT $1::bigint) q)`
+	(SELECT count(*) FROM (SELECT 1 FROM {schema}.quarantine ORDER BY last_at LIMIT $1::bigint) q)`)
 
 	// destinationStatsSQL counts the messages that are due, and those that come, apart: a lease ends
 	// later than now, so the messages being sent stand behind all that are due.
-	destinationStatsSQL = `
+	destinationStatsSQL = statement(`
 WITH RECURSIVE open AS (
 	(SELECT destination FROM {schema}.message WHERE state IN (0, 1) ORDER BY destination LIMIT 1)
 	UNION ALL
@@ -78,7 +78,7 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.message m WHERE m.destination = n.destination AND m.state = 3 ORDER BY m.received_at LIMIT $1::bigint
 	) m
 ) d
-ORDER BY n.destination COLLATE "C"`
+ORDER BY n.destination COLLATE "C"`)
 )
 
 // Stats implements [driver.Store].
@@ -94,7 +94,7 @@ func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 			err := r.Scan(&stats.EventsPending, &oldest, &stats.DeadLetters, &stats.Quarantined)
 			stats.OldestPendingAt = timeOf(oldest)
 			return err
-		}, s.sql.stats, int64(driver.CountLimit))
+		}, s.text(statsSQL), int64(driver.CountLimit))
 		if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 			d.OldestDueAt = timeOf(oldest)
 			stats.Destinations = append(stats.Destinations, d)
 			return err
-		}, s.sql.destinationStats, int64(driver.CountLimit))
+		}, s.text(destinationStatsSQL), int64(driver.CountLimit))
 	})
 	if err != nil {
 		return nil, readFailed(s.pools.Admin, "counting open work", err)

@@ -26,7 +26,7 @@ const firstRun = math.MinInt64
 // longestWait bounds the recorded wait until the next attempt.
 const longestWait = 365 * 24 * time.Hour
 
-const (
+var (
 	// suspectsSQL reads $1 records from the id $2 on, and whether the first event of each is unlocked,
 	// which makes it a suspect. It returns the keys of suspects only, and gives up its own locks at
 	// once.
@@ -34,7 +34,7 @@ const (
 	// It runs on the admin pool, whose sessions do not compile plans: the size of the run table
 	// makes this plan look expensive. It looks the event up with a LIMIT, so that the planner can
 	// only probe the index: it would turn EXISTS with OR into a list of all events.
-	suspectsSQL = `
+	suspectsSQL = statement(`
 SELECT r.id, coalesce(s.free, false) OR r.found IS NULL, k.key
 FROM (
 	SELECT r.id, r.keys, first.found
@@ -50,11 +50,11 @@ LEFT JOIN LATERAL (
 	SELECT true AS free FROM {schema}.event_state s WHERE s.key = r.keys[1] FOR UPDATE SKIP LOCKED
 ) s ON true
 LEFT JOIN LATERAL unnest(r.keys) WITH ORDINALITY AS k (key, place) ON s.free OR r.found IS NULL
-ORDER BY r.id, k.place`
+ORDER BY r.id, k.place`)
 
 	// lockLostSQL locks the unlocked events of a run, and counts them. It bounds how long a process
 	// that has stopped keeps the locks.
-	lockLostSQL = `
+	lockLostSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT set_config('idle_in_transaction_session_timeout', '5s', true) AS bound
 ), free AS MATERIALIZED (
@@ -67,7 +67,7 @@ WITH setting AS MATERIALIZED (
 		FOR UPDATE SKIP LOCKED
 	) s
 )
-SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`
+SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state WHERE key = ANY ($1::bytea[]))`)
 
 	// takeRecordSQL deletes the record of a run, unless it is gone or a call is settling the run,
 	// and returns the state of its transaction and the wait until the next attempt. A record of
@@ -75,7 +75,7 @@ SELECT (SELECT count(*) FROM free), (SELECT count(*) FROM {schema}.event_state W
 	// was written after its transaction got the number, so the snapshot includes that. A record
 	// younger than $2 whose transaction was committed stays: a handler committed it, and its process
 	// still knows which one. A time as far ahead comes from a clock that was set back.
-	takeRecordSQL = `
+	takeRecordSQL = statement(`
 WITH found AS MATERIALIZED (
 	SELECT r.id, r.home, r.started_at FROM {schema}.run r WHERE r.id = $1::bigint FOR UPDATE SKIP LOCKED
 ), judged AS MATERIALIZED (
@@ -94,19 +94,19 @@ WITH found AS MATERIALIZED (
 	)
 	RETURNING j.status, r.retry_in
 )
-SELECT status, coalesce(retry_in, -1) FROM gone`
+SELECT status, coalesce(retry_in, -1) FROM gone`)
 
 	// strayedSQL returns the pending events of a record that belongs elsewhere.
-	strayedSQL = `
+	strayedSQL = statement(`
 SELECT s.key, e.source, e.event_id, e.type, s.attempts, false
 FROM {schema}.event_state s
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = s.key LIMIT 1) e
 WHERE s.key = ANY ($1::bytea[]) AND s.state = 0
-ORDER BY e.received_at, s.key`
+ORDER BY e.received_at, s.key`)
 
 	// lostSQL records the events $2 of an interrupted run that are pending. If $3, it records an
 	// attempt for each. The event is then due again after $4 microseconds, or dead if that is -1.
-	lostSQL = `
+	lostSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), lost AS MATERIALIZED (
@@ -140,7 +140,7 @@ WITH setting AS MATERIALIZED (
 SELECT c.key, e.source, e.event_id, e.type, c.attempts, c.dead
 FROM changed c
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
-ORDER BY e.received_at, c.key`
+ORDER BY e.received_at, c.key`)
 )
 
 // suspect is a run that may have been interrupted.
@@ -205,7 +205,7 @@ func (s *Store) suspects(ctx context.Context, from int64) (suspects []suspect, n
 			run.keys = append(run.keys, key)
 		}
 		return nil
-	}, s.sql.suspects, int32(maxSwept), from)
+	}, s.text(suspectsSQL), int32(maxSwept), from)
 	if err != nil || records < maxSwept {
 		return suspects, firstRun, err
 	}
@@ -225,7 +225,7 @@ func behind(xid int64) int64 {
 func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspect) (lost []driver.LostRun, err error) {
 	err = transact(ctx, s.pools.Work, "recording an interrupted run", func(conn Conn) error {
 		var free, all int64
-		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&free, &all) }, s.sql.lockLost, run.keys); err != nil {
+		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&free, &all) }, s.text(lockLostSQL), run.keys); err != nil {
 			return err
 		}
 		var status string
@@ -235,7 +235,7 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 			if err := scan(ctx, conn, func(r Rows) error {
 				found = true
 				return r.Scan(&status, &retryIn)
-			}, s.sql.takeRecord, run.xid, committedPatience.Microseconds(), clock(p.Now)); err != nil {
+			}, s.text(takeRecordSQL), run.xid, committedPatience.Microseconds(), clock(p.Now)); err != nil {
 				return err
 			}
 		}
@@ -243,7 +243,7 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 			return refusedError{errNotLost}
 		}
 		if status == elsewhere {
-			lost, err = s.lostRows(ctx, conn, driver.LostRun{Elsewhere: true}, s.sql.strayed, run.keys)
+			lost, err = s.lostRows(ctx, conn, driver.LostRun{Elsewhere: true}, s.text(strayedSQL), run.keys)
 			return err
 		}
 		lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
@@ -276,7 +276,7 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 	}
 	record := func(keys [][]byte) ([]driver.LostRun, error) {
 		return s.lostRows(ctx, conn, driver.LostRun{Alone: alone, Ended: committed},
-			s.sql.lost, clock(p.Now), keys, alone || committed, retryIn, reason, committed)
+			s.text(lostSQL), clock(p.Now), keys, alone || committed, retryIn, reason, committed)
 	}
 	if alone || committed {
 		return record(run.keys)

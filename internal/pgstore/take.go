@@ -89,6 +89,12 @@ const (
 	keysSQL = `s.key = ANY ($4::bytea[]) AND s.state = 0`
 )
 
+var (
+	takeFreshSQL = statement(takeIn(freshSQL+dueSQL, "$7"))
+	takeTriedSQL = statement(takeIn(triedSQL+dueSQL, "$7"))
+	takeKeysSQL  = statement(takeIn(keysSQL, "$5"))
+)
+
 // takeIn returns takeSQL for a condition, after whose arguments bytes is the next one.
 func takeIn(which, bytes string) string {
 	return strings.NewReplacer("{which}", which, "{bytes}", bytes).Replace(takeSQL)
@@ -103,12 +109,12 @@ const runColumns = `txid_current(), (SELECT {schema}.run_home()), pg_backend_pid
 // recorded, and after the look for due events began: it could not see the record yet.
 //
 // Losing the record costs nothing, so it need not wait for the disk.
-const markSQL = `
+var markSQL = statement(`
 INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
 SELECT $1::bigint, $2::bytea[], clock_timestamp(), nullif($3::bigint, -1), $4::text
 FROM set_config('synchronous_commit', 'off', true)
 WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys OPERATOR(pg_catalog.&&) $2::bytea[])
-RETURNING true`
+RETURNING true`)
 
 // noRetry stands for the wait after the last attempt.
 const noRetry = -1
@@ -187,14 +193,14 @@ func isUnreadable(err error) bool {
 // readAgain reads the headers and the body of an event. It tells whether they cannot be read: the event that a statement
 // could not read may be one that another session has locked since.
 func (s *Store) readAgain(ctx context.Context, key driver.Key) (headers, body []byte, unreadable, err error) {
-	err = read(ctx, s.pools.Receive, "reading an event", func(r Rows) error { return r.Scan(&headers, &body) }, s.sql.bodyByKey, key[:])
+	err = read(ctx, s.pools.Receive, "reading an event", func(r Rows) error { return r.Scan(&headers, &body) }, s.text(bodyByKeySQL), key[:])
 	if isUnreadable(err) {
 		return nil, nil, err, nil
 	}
 	return headers, body, nil, err
 }
 
-const bodyByKeySQL = `SELECT headers, body FROM {schema}.event WHERE key = $1::bytea`
+var bodyByKeySQL = statement(`SELECT headers, body FROM {schema}.event WHERE key = $1::bytea`)
 
 // lockReadable is lockDue after the server could not read an event: it locks half of the events, a quarter, and so on. If the
 // first one alone cannot be read, it is locked without headers and body.
@@ -250,12 +256,12 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 	args := []any{int32(limit), clock(p.Now), milliseconds(timeout)}
 	r.beside = p.Beside
 	if len(p.Keys) > 0 {
-		_, err := r.collect(ctx, r.store.sql.takeKeys, append(args, keyArgs(p.Keys), mostBytes(p.Bytes))...)
+		_, err := r.collect(ctx, r.store.text(takeKeysSQL), append(args, keyArgs(p.Keys), mostBytes(p.Bytes))...)
 		return err
 	}
-	kind, sql := "fresh", r.store.sql.takeFresh
+	kind, sql := "fresh", r.store.text(takeFreshSQL)
 	if p.Tried {
-		kind, sql = "tried", r.store.sql.takeTried
+		kind, sql = "tried", r.store.text(takeTriedSQL)
 	}
 	exact, patterns := typeArgs(p.Types)
 	k := r.store.marks.begin(queue{fmt.Sprint(kind, p.Suspects), p.Source}, strings.Join(p.Types, " "), p.Now)
@@ -332,7 +338,7 @@ func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) (marked bo
 	err = write(ctx, s.pools.Receive, "recording a run", func(Rows) error {
 		marked = true
 		return nil
-	}, s.sql.mark, r.xid, keyArgs(keys), retryIn, r.home)
+	}, s.text(markSQL), r.xid, keyArgs(keys), retryIn, r.home)
 	return marked || errors.Is(err, driver.ErrCommitUnknown), err
 }
 
@@ -341,11 +347,11 @@ func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) (marked bo
 func (s *Store) unmark(ctx context.Context, r *Run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	return write(ctx, s.pools.Receive, "removing the record of a run", noRows, s.sql.unmark, r.xid)
+	return write(ctx, s.pools.Receive, "removing the record of a run", noRows, s.text(unmarkSQL), r.xid)
 }
 
 // unmarkSQL deletes the record of a run without an outcome for its events.
-const unmarkSQL = `DELETE FROM {schema}.run WHERE id = $1::bigint`
+var unmarkSQL = statement(`DELETE FROM {schema}.run WHERE id = $1::bigint`)
 
 // WorkLimits returns the limits of handlers on a pool of conns connections; 0 means no limit. Two of
 // four or more connections are left for leases, outcomes and upkeep, and one of fewer.

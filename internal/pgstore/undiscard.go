@@ -10,7 +10,7 @@ import (
 // $2 of the history. It locks the rows of their events first, and passes over those that are locked.
 // Only the last discard of a letter is undone. It returns the numbers of entries and of letters, and
 // the last entry.
-const undiscardSQL = `
+var undiscardSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($4::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), entry AS MATERIALIZED (
@@ -51,9 +51,9 @@ WITH setting AS MATERIALIZED (
 	FROM (SELECT * FROM states UNION ALL SELECT * FROM messages) d, setting
 	RETURNING 1
 )
-SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), coalesce((SELECT max(id) FROM entry), 0)`
+SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), coalesce((SELECT max(id) FROM entry), 0)`)
 
-const discardsSQL = `
+var discardsSQL = statement(`
 SELECT (
 	SELECT count(*) FROM (
 		SELECT FROM {schema}.history WHERE operation = $1::text AND action = '` + driver.ActionDiscarded + `' LIMIT 1001
@@ -62,7 +62,7 @@ SELECT (
 	SELECT h.at >= now() - $2::bigint * interval '1 microsecond'
 	FROM {schema}.history h WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `'
 	ORDER BY h.id DESC LIMIT 1
-), false)`
+), false)`)
 
 // Undiscard implements [driver.Store].
 func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {
@@ -77,7 +77,7 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 		}
 		var entries, undone, last int64
 		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&entries, &undone, &last) },
-			s.sql.jobs.undiscard, p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
+			s.text(undiscardSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
 			return err
 		}
 		done.Undone, done.Skipped = int(undone), int(entries-undone)
@@ -101,7 +101,7 @@ func (s *Store) Discards(ctx context.Context, operation string) (*driver.Discard
 	if driver.IsText(operation) && operation != "" {
 		var count int64
 		err := read(ctx, s.pools.Admin, "looking for discards", func(r Rows) error { return r.Scan(&count, &found.Recent) },
-			s.sql.jobs.discards, operation, driver.UndoTime.Microseconds())
+			s.text(discardsSQL), operation, driver.UndoTime.Microseconds())
 		if err != nil {
 			return nil, err
 		}

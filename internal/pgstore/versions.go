@@ -30,26 +30,26 @@ func (a *versionArgs) add(v *driver.ObjectVersion) {
 }
 
 // A row without a version exists only for its lock: nothing was applied yet.
-const (
-	versionsSQL = `
+var (
+	versionsSQL = statement(`
 SELECT object, source, version, shown FROM {schema}.object_version
-WHERE object = ANY ($1::bytea[]) AND version <> ''`
+WHERE object = ANY ($1::bytea[]) AND version <> ''`)
 
 	// lockableVersionsSQL makes sure that each object has a row, in a commit of its own, so that no
 	// run has to wait for the insertion of another one. Losing it costs nothing.
-	lockableVersionsSQL = `
+	lockableVersionsSQL = statement(`
 INSERT INTO {schema}.object_version (object, source, version, shown, applied_at)
 SELECT o.object, $2::text, '', '', clock_timestamp()
 FROM set_config('synchronous_commit', 'off', true) AS setting
 CROSS JOIN unnest($1::bytea[]) AS o (object)
 WHERE setting <> ''
 ORDER BY o.object
-ON CONFLICT (object) DO NOTHING`
+ON CONFLICT (object) DO NOTHING`)
 
-	lockVersionsSQL = `
+	lockVersionsSQL = statement(`
 SELECT object, source, version, shown FROM {schema}.object_version
 WHERE object = ANY ($1::bytea[])
-FOR UPDATE SKIP LOCKED`
+FOR UPDATE SKIP LOCKED`)
 
 	setLockTimeoutSQL = `SELECT set_config('lock_timeout', $1::text, true)`
 )
@@ -60,7 +60,7 @@ func (s *Store) Versions(ctx context.Context, objects []driver.Key) (map[driver.
 	if len(objects) == 0 {
 		return versions, nil
 	}
-	err := read(ctx, s.pools.Work, "reading versions", eachVersion(versions), s.sql.versions, keyArgs(objects))
+	err := read(ctx, s.pools.Work, "reading versions", eachVersion(versions), s.text(versionsSQL), keyArgs(objects))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (r *Run) Versions(ctx context.Context, objects []driver.Key) (applied map[d
 			source = r.events[0].Source
 		}
 		s := r.store
-		if err := write(ctx, s.pools.Receive, "locking versions", noRows, s.sql.lockableVersions, keyArgs(rowless), source); err != nil {
+		if err := write(ctx, s.pools.Receive, "locking versions", noRows, s.text(lockableVersionsSQL), keyArgs(rowless), source); err != nil {
 			return nil, nil, err
 		}
 		r.lockable = append(r.lockable, rowless...)
@@ -129,7 +129,7 @@ func (r *Run) lockVersions(ctx context.Context, objects []driver.Key, applied ma
 			applied[v.Object] = v
 		}
 		return nil
-	}, r.store.sql.lockVersions, keyArgs(objects))
+	}, r.store.text(lockVersionsSQL), keyArgs(objects))
 	for _, object := range objects {
 		if !locked[object] {
 			left = append(left, object)

@@ -92,10 +92,10 @@ func edgeOf(ctx context.Context, db DB, op, candidates, place string, args []any
 	return last, count, err
 }
 
-const (
+var (
 	// knownSourcesSQL returns the sources of the figures of types and of the windows. It steps through
 	// an index from one source to the next.
-	knownSourcesSQL = `
+	knownSourcesSQL = statement(`
 WITH RECURSIVE known AS (
 	(SELECT source FROM {schema}.type_rollup ORDER BY source LIMIT 1)
 	UNION ALL
@@ -105,13 +105,13 @@ WITH RECURSIVE known AS (
 SELECT source FROM known WHERE source IS NOT NULL
 UNION
 SELECT source FROM {schema}.source_window WHERE source <> ''
-LIMIT 10000`
+LIMIT 10000`)
 
-	figureHoursSQL = `SELECT min(start), max(start) FROM {schema}.type_rollup`
+	figureHoursSQL = statement(`SELECT min(start), max(start) FROM {schema}.type_rollup`)
 
 	// typeHoursSQL returns the hours of a type ($2) of some sources ($1), latest first. Types beyond the
 	// limit of an hour are counted as another type ($3).
-	typeHoursSQL = `
+	typeHoursSQL = statement(`
 SELECT DISTINCT r.start
 FROM unnest($1::text[]) s (source)
 CROSS JOIN unnest(ARRAY[$2::text, $3::text]) t (type)
@@ -120,11 +120,11 @@ CROSS JOIN LATERAL (
 	WHERE r.source = s.source AND r.type = t.type ORDER BY r.start DESC LIMIT $4::int
 ) r
 ORDER BY r.start DESC
-LIMIT $4::int`
+LIMIT $4::int`)
 
 	// sourceHoursSQL returns the hours of a source, latest first. It steps through an index from one hour
 	// to the next.
-	sourceHoursSQL = `
+	sourceHoursSQL = statement(`
 WITH RECURSIVE hour AS (
 	(SELECT start FROM {schema}.type_rollup ORDER BY start DESC LIMIT 1)
 	UNION ALL
@@ -133,7 +133,7 @@ WITH RECURSIVE hour AS (
 )
 SELECT h.start FROM hour h
 WHERE EXISTS (SELECT FROM {schema}.type_rollup r WHERE r.start = h.start AND r.source = $1::text)
-LIMIT $2::int`
+LIMIT $2::int`)
 )
 
 // knownSources returns the given sources, and those that the database knows.
@@ -144,7 +144,7 @@ func (s *Store) knownSources(ctx context.Context, op string, given []string) ([]
 		err := r.Scan(&name)
 		sources = append(sources, name)
 		return err
-	}, s.sql.knownSources)
+	}, s.text(knownSourcesSQL))
 	slices.Sort(sources)
 	return slices.Compact(sources), err
 }
@@ -169,10 +169,10 @@ func (s *Store) lookUps(ctx context.Context, op, source, id string, given []stri
 // spans returns the times that may hold events of a filter, by the figures.
 func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]walk.Span, error) {
 	var oldest, newest *time.Time
-	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&oldest, &newest) }, s.sql.figureHours); err != nil || oldest == nil {
+	if err := read(ctx, s.pools.Admin, op, func(r Rows) error { return r.Scan(&oldest, &newest) }, s.text(figureHoursSQL)); err != nil || oldest == nil {
 		return nil, err
 	}
-	sql, args := s.sql.sourceHours, []any{f.Source, int32(walk.MaxHours)}
+	sql, args := s.text(sourceHoursSQL), []any{f.Source, int32(walk.MaxHours)}
 	if f.Type != "" {
 		sources := []string{f.Source}
 		if f.Source == "" {
@@ -181,7 +181,7 @@ func (s *Store) spans(ctx context.Context, op string, f *driver.EventFilter) ([]
 				return nil, err
 			}
 		}
-		sql, args = s.sql.typeHours, []any{sources, f.Type, driver.OtherType, int32(walk.MaxHours)}
+		sql, args = s.text(typeHoursSQL), []any{sources, f.Type, driver.OtherType, int32(walk.MaxHours)}
 	}
 	var hours []time.Time
 	err := readStep(ctx, s.pools.Admin, op, func(r Rows) error {

@@ -13,7 +13,7 @@ import (
 // wait for each other. It writes only rows that are new or were seen ten minutes ago: every process
 // calls it once a minute. A row that was seen in the future, before the clock was set back, is
 // written too.
-const registerWindowsSQL = `
+var registerWindowsSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now
 )
@@ -27,11 +27,11 @@ WHERE NOT EXISTS (
 		AND w.last_seen BETWEEN setting.now - interval '10 minutes' AND setting.now
 )
 ORDER BY i.source
-ON CONFLICT (source, dedupe_window, retention, quarantine_rows) DO UPDATE SET last_seen = excluded.last_seen`
+ON CONFLICT (source, dedupe_window, retention, quarantine_rows) DO UPDATE SET last_seen = excluded.last_seen`)
 
 // windowsSQL returns the longest windows of each source among those seen after $2 microseconds
 // before the present time $1. It always returns at least one row, with the time.
-const windowsSQL = `
+var windowsSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now
 )
@@ -39,18 +39,18 @@ SELECT setting.now, coalesce(w.source, ''), coalesce(max(w.dedupe_window), 0), c
 	coalesce(max(w.quarantine_rows), 0)
 FROM setting
 LEFT JOIN {schema}.source_window w ON w.last_seen > setting.now - $2::bigint * interval '1 microsecond'
-GROUP BY setting.now, w.source`
+GROUP BY setting.now, w.source`)
 
 // forgetWindowsSQL removes rows that were not seen for $2 microseconds before the time $1. It
 // passes over rows that a process is renewing.
-const forgetWindowsSQL = `
+var forgetWindowsSQL = statement(`
 DELETE FROM {schema}.source_window
 WHERE (source, dedupe_window, retention, quarantine_rows) IN (
 	SELECT w.source, w.dedupe_window, w.retention, w.quarantine_rows
 	FROM {schema}.source_window w
 	WHERE w.last_seen <= $1::timestamptz - $2::bigint * interval '1 microsecond'
 	FOR UPDATE SKIP LOCKED
-)`
+)`)
 
 // RegisterWindows implements [driver.Store].
 func (s *Store) RegisterWindows(ctx context.Context, p *driver.PruneParams) error {
@@ -65,7 +65,7 @@ func (s *Store) RegisterWindows(ctx context.Context, p *driver.PruneParams) erro
 		dedupe, retention = append(dedupe, k.DedupeWindow.Microseconds()), append(retention, k.Retention.Microseconds())
 		rows = append(rows, k.QuarantineRows)
 	}
-	return write(ctx, s.pools.Receive, "registering windows", noRows, s.sql.registerWindows, clock(p.Now), sources, dedupe, retention, rows)
+	return write(ctx, s.pools.Receive, "registering windows", noRows, s.text(registerWindowsSQL), clock(p.Now), sources, dedupe, retention, rows)
 }
 
 // longestWindows returns the windows to follow, and the present time. It fixes that time: an event
@@ -87,6 +87,6 @@ func (s *Store) longestWindows(ctx context.Context, p *driver.PruneParams) (driv
 			DedupeWindow: time.Duration(dedupe) * time.Microsecond, Retention: time.Duration(retention) * time.Microsecond,
 		}, QuarantineRows: rows})
 		return nil
-	}, s.sql.windows, clock(p.Now), driver.WindowsHold.Microseconds())
+	}, s.text(windowsSQL), clock(p.Now), driver.WindowsHold.Microseconds())
 	return all, now, err
 }
