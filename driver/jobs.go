@@ -33,8 +33,8 @@ type Jobs interface {
 	// After CancelJob no step of the job commits.
 	CancelJob(ctx context.Context, p *ChangeJobParams) (*Job, error)
 
-	// TakeJob leases the running job that waits longest, and returns it with a higher Fence; nil if
-	// there is none. It passes over jobs whose lease another process holds.
+	// TakeJob leases the running job that waits longest, or the one that p names, and returns it with a
+	// higher Fence; nil if there is none. It passes over jobs whose lease another process holds.
 	TakeJob(ctx context.Context, p *TakeJobParams) (*Job, error)
 
 	// StepJob records progress of a leased job and prolongs the lease, in one commit with the changes
@@ -165,6 +165,7 @@ type ChangeJobParams struct {
 
 // TakeJobParams are the parameters of Jobs.TakeJob.
 type TakeJobParams struct {
+	ID    string        // of the job; "" for any
 	Owner string        // names the process
 	For   time.Duration // of the lease
 	Now   time.Time     // tests only; zero means the database's clock

@@ -69,6 +69,7 @@ WITH setting AS MATERIALIZED (
 ), free AS MATERIALIZED (
 	SELECT j.id FROM {schema}.job j, setting
 	WHERE j.state = 1 AND (j.leased_until <= setting.now OR j.leased_until > setting.now + interval '1 hour')
+		AND $4::text IN ('', j.id)
 	ORDER BY j.leased_until
 	LIMIT 1
 	FOR UPDATE OF j SKIP LOCKED
@@ -222,7 +223,7 @@ func (s *Store) changeJob(ctx context.Context, op, sql string, p *driver.ChangeJ
 // TakeJob implements [driver.Store].
 func (s *Store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (*driver.Job, error) {
 	var job driver.Job
-	err := write(ctx, s.pools.Work, "looking for jobs", scanJob(&job), s.text(takeJobSQL), clock(p.Now), p.Owner, p.For.Microseconds())
+	err := write(ctx, s.pools.Work, "looking for jobs", scanJob(&job), s.text(takeJobSQL), clock(p.Now), p.Owner, p.For.Microseconds(), p.ID)
 	if err != nil || job.ID == "" {
 		return nil, err
 	}

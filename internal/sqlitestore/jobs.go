@@ -36,7 +36,8 @@ const (
 
 	// A lease that ends in more than an hour is from before the clock was set back.
 	freeJob = `SELECT id FROM hookonce_job INDEXED BY hookonce_job_running
-		WHERE state = 1 AND (leased_until <= ?1 OR leased_until > ?1 + 3600000000) ORDER BY leased_until LIMIT 1`
+		WHERE state = 1 AND (leased_until <= ?1 OR leased_until > ?1 + 3600000000) AND ?2 IN ('', id)
+		ORDER BY leased_until LIMIT 1`
 
 	takeJob = `UPDATE hookonce_job SET fence = fence + 1, owner = ?2, leased_until = ?3 WHERE id = ?1 RETURNING ` + jobColumns
 
@@ -182,7 +183,7 @@ func (s *Store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (job *driv
 	const op = "looking for jobs"
 	var id string
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		err := tx.QueryRowContext(ctx, freeJob, clock(p.Now)).Scan(&id)
+		err := tx.QueryRowContext(ctx, freeJob, clock(p.Now), p.ID).Scan(&id)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -192,7 +193,7 @@ func (s *Store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (job *driv
 		return nil, err
 	}
 	err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
-		if err := t.queryRow(freeJob, t.now).Scan(&id); errors.Is(err, sql.ErrNoRows) {
+		if err := t.queryRow(freeJob, t.now, p.ID).Scan(&id); errors.Is(err, sql.ErrNoRows) {
 			return nil
 		} else if err != nil {
 			return err

@@ -213,13 +213,21 @@ func jobFence(f *fixture) {
 func jobTakeOrder(f *fixture) {
 	f.addJob(&driver.AddJobParams{ID: "job_late", Start: true, Now: t0.Add(time.Second)})
 	f.addJob(&driver.AddJobParams{ID: "job_early", Start: true, Now: t0})
+	f.addJob(&driver.AddJobParams{ID: "job_last", Start: true, Now: t0.Add(2 * time.Second)})
 	at := t0.Add(time.Minute)
-	for _, want := range []string{"job_early", "job_late"} {
-		if got := f.takeJob("a", at); got == nil || got.ID != want {
-			f.Errorf("took %+v, want %s", got, want)
+	take := func(id, want string) {
+		f.Helper()
+		got, err := f.s.TakeJob(f.Context(), &driver.TakeJobParams{ID: id, Owner: "a", For: jobLease, Now: at})
+		if err != nil || want == "" != (got == nil) || got != nil && got.ID != want {
+			f.Errorf("took %+v, error %v, want %q", got, err, want)
 		}
 	}
-	same(f, "a third", (*driver.Job)(nil), f.takeJob("a", at))
+	take("job_none", "")
+	take("job_last", "job_last")
+	take("job_last", "") // it is leased
+	take("", "job_early")
+	take("", "job_late")
+	take("", "")
 }
 
 // jobLetters replays and discards letters in steps of a job.
