@@ -44,64 +44,78 @@ var ErrRequestID = operate.ErrRequestID
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
-	// Filter selects the dead letters; its State and Limit are ignored. Filter.After is the place
-	// to continue at after an incomplete call, see Worked.Next.
+	// Filter selects the dead letters; its State, Limit, Scan and After are ignored.
 	Filter driver.MessageFilter
 	// EventIDs and MessageIDs, if not empty, narrow the selection to these events and messages;
-	// Filter.Source is then the source of the events, and Filter.After is ignored.
+	// Filter.Source is then the source of the events.
 	EventIDs   []string
 	MessageIDs []string
-	// Operation is the id of the request. Undo finds a discard by it. At most 255 bytes without
-	// control characters; "" for a discard that cannot be undone.
+	// Operation is the id of the request, if it is not "": a repeated call with it goes on where the first one
+	// ended, and its result counts both. Undo finds a discard by it. The error matches driver.ErrRequestReused
+	// for another selection or rate. At most 255 bytes without control characters.
 	Operation string
-	// Rate is the pace, evenly spaced. Defaults to 100 a second for ReplayDead: replayed messages are due
-	// before later arrivals, and would delay them. Discard has none.
+	// Rate is the pace, evenly spaced, at least one an hour. Defaults to 100 a second for ReplayDead: replayed
+	// messages are due before later arrivals, and would delay them. Discard has none.
 	Rate Rate
 }
 
 // Worked is the result of ReplayDead, Discard or Undo.
 type Worked struct {
 	Done int // number of dead letters that were replayed, discarded or undone
-	// Passed is the number of others: not dead any more, locked by another session, with
-	// driver.NoteTxEnded in a replay, or, in Undo, replayed, discarded again or pruned since.
+	// Passed is the number of others: ids without a dead letter, and letters that are not dead any more, are
+	// locked by another session, have driver.NoteTxEnded in a replay, or, in Undo, were replayed, discarded
+	// again or pruned since.
 	Passed int
-	// Next is the place to continue at; zero if the call came to the end, or if there were ids.
-	Next driver.Cursor
 }
 
-// change returns the change of d as an Operator takes it: with one filter for each id.
-func (d *DeadLetters) change() *operate.Letters {
-	all := &operate.Letters{Operation: d.Operation, Rate: limit.Rate(d.Rate), Named: len(d.EventIDs)+len(d.MessageIDs) > 0}
-	if !all.Named {
-		all.Filters = []driver.MessageFilter{d.Filter}
+// work replays or discards the letters, in a job.
+func (d *DeadLetters) work(ctx context.Context, in *Engine, action string) (Worked, error) {
+	pace, err := limit.Rate(d.Rate).Pace()
+	if err != nil {
+		return Worked{}, err
 	}
-	for _, id := range d.EventIDs {
-		one := d.Filter
-		one.EventID, one.After = id, driver.Cursor{}
-		all.Filters = append(all.Filters, one)
+	f := &d.Filter
+	sel := driver.JobSelection{
+		Source: f.Source, Type: f.Type, Destination: f.Destination, Note: f.Note, Signature: f.Signature, Text: f.Text,
+		EventIDs: d.EventIDs, MessageIDs: d.MessageIDs,
 	}
-	for _, id := range d.MessageIDs {
-		one := d.Filter
-		one.MessageID, one.After = id, driver.Cursor{}
-		all.Filters = append(all.Filters, one)
+	if !f.Since.IsZero() {
+		sel.Since = &f.Since
 	}
-	return all
+	if !f.Until.IsZero() {
+		sel.Until = &f.Until
+	}
+	if len(sel.EventIDs)+len(sel.MessageIDs) == 0 && f.EventID != "" {
+		sel.EventIDs = []string{f.EventID}
+	}
+	if len(sel.EventIDs)+len(sel.MessageIDs) == 0 && f.MessageID != "" {
+		sel.MessageIDs = []string{f.MessageID}
+	}
+	return worked(in.operator.DoAll(ctx, &operate.Request{
+		Of: driver.JobOfDeadLetters, Action: action, Rate: pace, Select: sel, RequestID: d.Operation,
+	}))
+}
+
+func worked(job *driver.Job, err error) (Worked, error) {
+	if job == nil {
+		return Worked{}, err
+	}
+	return Worked{Done: int(job.Done), Passed: int(job.Skipped + job.Failed)}, err
 }
 
 // ReplayDead makes dead letters due again under their ids, with a new generation and full attempts,
-// newest events first. Events with driver.NoteTxEnded stay dead: only Replay runs them again. It works in
-// chunks, each in one transaction, until the letters that were dead at the beginning are done or ctx ends.
-// Then Worked.Next says where to continue: from the beginning, letters that died again would come first.
+// newest events first. Events with driver.NoteTxEnded stay dead: only Replay runs them again. It is a job in the
+// database, which works in steps, each in one transaction, until the letters that were dead at the beginning
+// are done. When ctx ends, the job is cancelled, and Worked says how far it came. If the process is killed,
+// the engines that run on the database go on.
 func (in *Engine) ReplayDead(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.operator.ReplayDead(ctx, which.change())
-	return Worked(worked), err
+	return which.work(ctx, in, driver.JobReplay)
 }
 
 // Discard gives dead letters up: they become skipped, with the note driver.NoteDiscarded, and their
 // identities stay claimed. It works as ReplayDead does.
 func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, error) {
-	worked, err := in.operator.Discard(ctx, which.change())
-	return Worked(worked), err
+	return which.work(ctx, in, driver.JobDiscard)
 }
 
 // Undo makes the letters dead again that a request or job discarded, as they were before. operation is the
@@ -109,11 +123,11 @@ func (in *Engine) Discard(ctx context.Context, which *DeadLetters) (Worked, erro
 // driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen while
 // the job runs. After another error, repeating it is safe.
 func (in *Engine) Undo(ctx context.Context, operation string) (Worked, error) {
-	undone, err := in.operator.UndoHere(ctx, operation)
-	if undone == nil {
+	request, err := in.operator.UndoRequest(ctx, operation)
+	if err != nil {
 		return Worked{}, err
 	}
-	return Worked{Done: undone.Undone, Passed: undone.Skipped}, err
+	return worked(in.operator.DoAll(ctx, request))
 }
 
 // RedactRequest names the event to redact.

@@ -99,7 +99,8 @@ type JobSpec struct {
 }
 
 // JobSelection selects the rows of a job. Zero fields select all. Events have no Destination,
-// Signature and MessageIDs, and dead letters have no State.
+// Signature, MessageIDs and Events, and dead letters have no State. A job of dead letters counts a name
+// without one as skipped.
 type JobSelection struct {
 	Source      string     `json:"source,omitempty"`
 	Type        string     `json:"type,omitempty"`
@@ -112,7 +113,14 @@ type JobSelection struct {
 	Until       *time.Time `json:"until,omitempty"` // received before
 	EventIDs    []string   `json:"ids,omitempty"`   // of events of Source
 	MessageIDs  []string   `json:"message_ids,omitempty"`
+	Events      []JobEvent `json:"events,omitempty"`     // of dead letters of several sources
 	RequestID   string     `json:"request_id,omitempty"` // of JobUndo: the operation that discarded; nothing else is set
+}
+
+// JobEvent names an event.
+type JobEvent struct {
+	Source string `json:"source"`
+	ID     string `json:"id"` // as shown
 }
 
 // JobPlan is the result of the count before the start of a job. Count is 0 for JobUndo.

@@ -1,7 +1,7 @@
 package hookadmin_test
 
 import (
-	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -124,10 +125,6 @@ func TestBulkSelections(t *testing.T) {
 	t.Parallel()
 	_, all := newDead(t)
 	lab := func(id string) string { return driver.MessageID(driver.EventKey("lab", id), 0, "billing") }
-	shop := driver.EventKey("shop", "a")
-	behindTheNewest := driver.Cursor{
-		At: noon.Add(2 * time.Hour), Key: shop, ID: driver.MessageID(shop, 0, "billing"),
-	}.String()
 	tests := []struct {
 		body         string
 		done, passed int
@@ -136,9 +133,6 @@ func TestBulkSelections(t *testing.T) {
 		{`{"all":true}`, 3, 0, []string{}},
 		{`{"all":true,"rate":"1000/s"}`, 3, 0, []string{}},
 		{`{"all":true,"rate":"none"}`, 3, 0, []string{}},
-		// Continues after the newest letter, which is of shop.
-		{`{"all":true,"cursor":"` + behindTheNewest + `"}`, 2, 0, []string{"a"}},
-		{`{"type":"invoice.paid","cursor":"` + behindTheNewest + `"}`, 1, 0, []string{"a", "b"}},
 		{`{"source":"lab"}`, 2, 0, []string{"a"}},
 		{`{"source":"none"}`, 0, 0, all},
 		{`{"type":"invoice.paid"}`, 2, 0, []string{"b"}},
@@ -163,8 +157,8 @@ func TestBulkSelections(t *testing.T) {
 				t.Parallel()
 				g, _ := newDead(t)
 				got := readJSON[map[string]any](t, g.post(t, target, tt.body))
-				want := map[string]any{key: float64(tt.done), "passed": float64(tt.passed), "complete": true, "next": ""}
-				if id, named := got["request_id"].(string); named != (target == discardDead) || named && !strings.HasPrefix(id, "req_") {
+				want := map[string]any{key: float64(tt.done), "passed": float64(tt.passed), "complete": true}
+				if id, named := got["request_id"].(string); named != (target == discardDead) || named && !strings.HasPrefix(id, "job_") {
 					t.Errorf("the request id is %v", got["request_id"])
 				}
 				delete(got, "request_id")
@@ -195,10 +189,7 @@ func TestRefusedBulkRequests(t *testing.T) {
 		{`{}`, 422, "all: must be true"},
 		{`{"all":false}`, 422, "all: must be true"},
 		{`{"rate":"1/s"}`, 422, "all: must be true"},
-		{`{"cursor":"x"}`, 422, "all: must be true"},
-		{`{"all":true,"cursor":"x"}`, 422, "cursor: malformed cursor"},
-		{`{"source":"lab","ids":["a"],"cursor":"x"}`, 422, "cursor: is not allowed with ids"},
-		{`{"message_ids":["m"],"cursor":"x"}`, 422, "cursor: is not allowed with ids"},
+		{`{"state":"done"}`, 422, `state: "done" is not a state here; use dead`},
 		{`{"all":true,"source":"lab"}`, 422, "all: must stand alone"},
 		{`{"ids":["a"]}`, 422, "source: is required with ids"},
 		{`{"source":"lab","ids":["a"],"message_ids":["m"]}`, 422, "message_ids: is not allowed with ids"},
@@ -246,46 +237,73 @@ func TestDiscardedDeadLettersAreSkipped(t *testing.T) {
 	}
 }
 
-// TestBulkOutlivesTheTimeoutsOfItsServer uses a server with timeouts shorter than a bulk replay, as
-// an embedding program may have.
-func TestBulkOutlivesTheTimeoutsOfItsServer(t *testing.T) {
+// TestSlowBulkIsLeftToAJob replays letters at a pace that takes longer than one request waits. It uses a server
+// with timeouts shorter than that, as an embedding program may have.
+func TestSlowBulkIsLeftToAJob(t *testing.T) {
 	t.Parallel()
-	g, _ := newDead(t)
+	g := running(t)
+	g.enqueue(t, "a", "b", "c", "d")
+	g.settle(t, driver.MessageDead)
 	server := httptest.NewUnstartedServer(g.handler)
 	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
 	server.Start()
 	t.Cleanup(server.Close)
-	// The second and the third letter each wait for a second.
 	resp, err := http.Post(server.URL+replayDead, "application/json", strings.NewReader(`{"all":true,"rate":"1/s"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || resp.StatusCode != http.StatusAccepted {
+		t.Fatalf("answer %d %s, error %v", resp.StatusCode, raw, err)
 	}
-	got := readJSON[map[string]any](t, &answer{status: resp.StatusCode, body: raw})
-	if want := (map[string]any{"replayed": 3.0, "passed": 0.0, "complete": true, "next": ""}); !cmp.Equal(got, want) {
-		t.Errorf("answer %d %v", resp.StatusCode, got)
+	accepted := readJSON[hookadmin.Accepted](t, &answer{status: http.StatusOK, body: raw})
+	if job := g.ended(t, accepted.Job); job["done"] != "4" || job["skipped"] != "0" {
+		t.Errorf("the job is %v, want 4 done", job)
 	}
 }
 
-// TestBulkWithoutTime has no time for any letter, so there is no cursor to continue from.
-func TestBulkWithoutTime(t *testing.T) {
+// TestRepeatedBulk repeats a request under its Idempotency-Key. Letters that are dead again stay so.
+func TestRepeatedBulk(t *testing.T) {
 	t.Parallel()
-	g, all := newDead(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, target := range []string{replayDead, discardDead} {
-		resp := g.send(t, "POST", target, `{"all":true}`, func(r *http.Request) {
-			*r = *r.WithContext(ctx)
-			r.Header.Set("Content-Type", "application/json")
-		})
-		wantDetail(t, resp, http.StatusServiceUnavailable, "Nothing was done.")
+	g, _ := newDead(t)
+	const body, key = `{"all":true}`, "Idempotency-Key: k"
+	first := g.post(t, replayDead, body, key)
+	g.settle(t, driver.MessageDead)
+	again := g.post(t, replayDead, body, key)
+	if diff := cmp.Diff(readJSON[map[string]any](t, first), readJSON[map[string]any](t, again)); diff != "" {
+		t.Errorf("the repeated request (-first +again):\n%s", diff)
 	}
-	if diff := cmp.Diff(all, g.deadIDs(t, "")); diff != "" {
-		t.Errorf("still dead (-want +got):\n%s", diff)
+	if got := g.actions(t, "b"); !slices.Equal(got, []string{"replayed"}) {
+		t.Errorf("history %v, want it replayed once", got)
+	}
+	wantDetail(t, g.post(t, discardDead, body, key), http.StatusUnprocessableEntity, "This Idempotency-Key was used for another job")
+}
+
+// TestBulkOfManyIDs replays a thousand events by their ids. On a busy machine a job does the rest.
+func TestBulkOfManyIDs(t *testing.T) {
+	t.Parallel()
+	g := running(t)
+	ids := make([]string, operate.ManyDeadLetters)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("e%d", i)
+	}
+	g.enqueue(t, ids...)
+	g.settle(t, driver.MessageDead)
+	body, err := json.Marshal(map[string]any{"source": "lab", "ids": ids})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	resp := g.post(t, replayDead, string(body))
+	t.Logf("answer %d after %v", resp.status, time.Since(began))
+	if resp.status == http.StatusAccepted {
+		g.ended(t, readJSON[map[string]any](t, resp)["job"])
+	} else if diff := cmp.Diff(map[string]any{"replayed": 1000.0, "passed": 0.0, "complete": true}, readJSON[map[string]any](t, resp)); diff != "" {
+		t.Errorf("the answer (-want +got):\n%s", diff)
+	}
+	if got := g.deadIDs(t, ""); len(got) > 0 {
+		t.Errorf("%d letters are still dead", len(got))
 	}
 }
 

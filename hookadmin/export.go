@@ -23,6 +23,8 @@ const (
 	maxExport = 10_000
 	// exportTime is how long an export looks for events.
 	exportTime = 45 * time.Second
+	// answerTimeout is the time for a client to read an answer, or a part of an export.
+	answerTimeout = 10 * time.Second
 	// nextTrailer is the trailer with the cursor to continue an export; "" if there are no more events.
 	nextTrailer = "Hookonce-Next"
 )

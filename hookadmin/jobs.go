@@ -44,7 +44,24 @@ type JobFilter struct {
 	All         bool     `json:"all,omitempty"`
 }
 
-// selection returns the rows that f selects. keys are the names of the filter in a ParameterError.
+// NewJobFilter returns the selection of the rows that a listing with these parameters has, or of all.
+func NewJobFilter(values url.Values, all bool) JobFilter {
+	return JobFilter{
+		Source: values.Get("source"), Type: values.Get("type"), Destination: values.Get("destination"), State: values.Get("state"),
+		Note: values.Get("note"), Signature: values.Get("signature"), IDs: given(values, "id"), MessageIDs: given(values, "message_id"),
+		Q: values.Get("q"), Since: values.Get("since"), Until: values.Get("until"), All: all,
+	}
+}
+
+// given returns the value of a parameter as a list, or nil.
+func given(values url.Values, name string) []string {
+	if value := values.Get(name); value != "" {
+		return []string{value}
+	}
+	return nil
+}
+
+// selection returns the rows that f selects.
 func (f *JobFilter) selection(of, prefix string, now time.Time) (driver.JobSelection, error) {
 	fault := func(name, reason string) (driver.JobSelection, error) {
 		return driver.JobSelection{}, &ParameterError{prefix + name, reason}
@@ -88,8 +105,8 @@ func timeOrNil(t time.Time) *time.Time {
 	return &t
 }
 
-// job returns the request for the engine.
-func (q *JobRequest) job(now time.Time) (*operate.Request, error) {
+// job returns the request for the engine. prefix is that of the keys of the filter in a ParameterError.
+func (q *JobRequest) job(prefix string, now time.Time) (*operate.Request, error) {
 	of := cmp.Or(q.Of, driver.JobOfDeadLetters)
 	switch {
 	case of != driver.JobOfDeadLetters && of != driver.JobOfEvents:
@@ -108,7 +125,7 @@ func (q *JobRequest) job(now time.Time) (*operate.Request, error) {
 	if _, err := limit.ParsePace(q.Rate); err != nil {
 		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
 	}
-	sel, err := q.Filter.selection(of, "filter.", now)
+	sel, err := q.Filter.selection(of, prefix, now)
 	if err != nil {
 		return nil, err
 	}
@@ -125,28 +142,21 @@ func (h *handling) planJob(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, refused)
 		return
 	}
-	request, err := q.job(time.Now())
+	request, err := q.job("filter.", time.Now())
 	if err != nil {
 		h.fail(w, r, http.StatusUnprocessableEntity, err.Error(), nil)
 		return
 	}
 	request.RequestID = id
-	if job := h.addJob(w, r, request); job != nil {
-		w.Header().Set("Location", "/api/v1/jobs/"+job.ID)
-		writeJSONStatus(w, http.StatusCreated, NewJob(job))
-	}
-}
-
-// addJob plans a job, or answers with an error and returns nil.
-func (h *handling) addJob(w http.ResponseWriter, r *http.Request, request *operate.Request) *driver.Job {
 	ctx, cancel := changing(r)
 	defer cancel()
 	job, err := h.engine.Operator().PlanJob(ctx, request)
-	if err == nil {
-		return job
+	if err != nil {
+		h.failKnown(w, r, ofJob, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
+		return
 	}
-	h.failKnown(w, r, ofJob, "With an Idempotency-Key, repeating is safe.", fmt.Errorf("planning a job: %w", err))
-	return nil
+	w.Header().Set("Location", "/api/v1/jobs/"+job.ID)
+	writeJSONStatus(w, http.StatusCreated, NewJob(job))
 }
 
 func (h *handling) listJobs(w http.ResponseWriter, r *http.Request) {
@@ -218,19 +228,28 @@ func (h *handling) undoDiscard(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := changing(r)
 	defer cancel()
-	undone, err := h.engine.Operator().Undo(ctx, q.RequestID)
+	job, err := h.undo(ctx, q.RequestID)
 	switch {
 	case err != nil:
 		h.failKnown(w, r, ofUndo, "Repeating it is safe.", fmt.Errorf("undoing a discard: %w", err))
-	case undone.Job != "":
-		h.accept(w, undone.Job)
+	case job.State != driver.JobDone:
+		h.accept(w, job.ID)
 	default:
-		writeJSON(w, &Undone{Undone: undone.Undone, Skipped: undone.Skipped})
+		writeJSON(w, NewUndone(NewJob(job)))
 	}
 }
 
+// undo undoes a discard, or leaves that to the job that it returns.
+func (h *handling) undo(ctx context.Context, operation string) (*driver.Job, error) {
+	request, err := h.engine.Operator().UndoRequest(ctx, operation)
+	if err != nil {
+		return nil, err
+	}
+	return h.engine.Operator().Do(ctx, request)
+}
+
 // accept answers that a job does the work.
-func (h *handler) accept(w http.ResponseWriter, job string) {
+func (h *handling) accept(w http.ResponseWriter, job string) {
 	w.Header().Set("Location", "/api/v1/jobs/"+job)
 	writeJSONStatus(w, http.StatusAccepted, &Accepted{Job: job})
 }
@@ -241,6 +260,11 @@ type Undone struct {
 	// Skipped counts letters that were replayed, discarded again or pruned since, or that another
 	// session had locked.
 	Skipped int `json:"skipped"`
+}
+
+// NewUndone returns the result of a job as the API prints it.
+func NewUndone(j *Job) *Undone {
+	return &Undone{Undone: int(j.Done), Skipped: int(j.Skipped + j.Failed)}
 }
 
 // Accepted is the answer of a request that a job carries out. The id of the job is also the

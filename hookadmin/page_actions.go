@@ -99,20 +99,8 @@ func (h *handling) actDiscard(w http.ResponseWriter, r *http.Request) {
 	if values == nil {
 		return
 	}
-	ctx, cancel := changing(r)
-	defer cancel()
-	worked, err := h.engine.Discard(ctx, &hookonce.DeadLetters{
-		Filter: driver.MessageFilter{Source: values.Get("source")}, EventIDs: []string{values.Get("id")}, Operation: values.Get("key"),
-	})
-	switch {
-	case err != nil:
-		h.undone(w, r, back, h.failedText(r, nil, "discarding dead letters", err))
-	case worked.Done == 0:
-		h.undone(w, r, back, "The event has no dead letter any more. Nothing was changed.")
-	default:
-		h.rememberUndo(w, r, values.Get("key"), worked.Done)
-		redirect(w, back) // the offer to undo says it
-	}
+	h.changeLetters(w, r, back, values.Get("key"), driver.JobDiscard,
+		&driver.JobSelection{Source: values.Get("source"), EventIDs: []string{values.Get("id")}})
 }
 
 // actRedact removes the payload of one event.

@@ -118,7 +118,7 @@ func (v jobView) Selection() []chip {
 			all = append(all, chip{Name: name, Value: newText(value, 80).Short, Remove: v.root + page + queryOf(url.Values{name: {value}})})
 		}
 	}
-	for _, name := range []string{"ids", "message_ids"} {
+	for _, name := range []string{"ids", "message_ids", "events"} {
 		if ids, ok := v.Filter[name].([]any); ok {
 			all = append(all, chip{Name: name, Value: say.Number(int64(len(ids))), Remove: v.root + page})
 		}

@@ -19,12 +19,12 @@ func (h *handling) actPlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	back := "../dead-letters" + queryOf(filtersOf(values))
-	filter, err := jobFilterOf(values)
-	if err != nil {
-		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
-		return
+	filters, err := pageValues(values)
+	var request *operate.Request
+	if err == nil {
+		filter := NewJobFilter(filters, values.Get("all") != "")
+		request, err = (&JobRequest{Action: values.Get("action"), Filter: filter}).job("filter.", time.Now())
 	}
-	request, err := (&JobRequest{Of: driver.JobOfDeadLetters, Action: values.Get("action"), Filter: *filter}).job(time.Now())
 	if err != nil {
 		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
 		return
@@ -49,26 +49,6 @@ func filtersOf(values url.Values) url.Values {
 		}
 	}
 	return filters
-}
-
-// jobFilterOf returns the selection of a job that lists the same dead letters as the page with these
-// parameters.
-func jobFilterOf(values url.Values) (*JobFilter, error) {
-	values, err := pageValues(values)
-	if err != nil {
-		return nil, err
-	}
-	f := &JobFilter{
-		Source: values.Get("source"), Type: values.Get("type"), Destination: values.Get("destination"), Note: values.Get("note"),
-		Signature: values.Get("signature"), Q: values.Get("q"), Since: values.Get("since"), Until: values.Get("until"), All: values.Get("all") != "",
-	}
-	if id := values.Get("id"); id != "" {
-		f.IDs = []string{id}
-	}
-	if id := values.Get("message_id"); id != "" {
-		f.MessageIDs = []string{id}
-	}
-	return f, nil
 }
 
 // actJob starts or cancels a job.
@@ -124,13 +104,13 @@ func (h *handling) actUndo(w http.ResponseWriter, r *http.Request) {
 	const back = "../dead-letters"
 	ctx, cancel := changing(r)
 	defer cancel()
-	undone, err := h.engine.Operator().Undo(ctx, values.Get("operation"))
+	job, err := h.undo(ctx, values.Get("operation"))
 	switch {
-	case err == nil && undone.Job != "":
-		redirect(w, "../jobs/"+url.PathEscape(undone.Job))
+	case err == nil && job.State != driver.JobDone:
+		redirect(w, "../jobs/"+url.PathEscape(job.ID))
 	case err == nil:
 		forgetUndo(w, r)
-		h.done(w, r, back, "%s", undoneText(undone))
+		h.done(w, r, back, "%s", undoneText(NewUndone(NewJob(job))))
 	default:
 		if errors.Is(err, driver.ErrTooLate) || errors.Is(err, driver.ErrNotFound) {
 			forgetUndo(w, r)
@@ -139,7 +119,7 @@ func (h *handling) actUndo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func undoneText(undone *operate.Undone) string {
+func undoneText(undone *Undone) string {
 	text := "Undone: " + say.Count(undone.Undone, "dead letter") + " back."
 	if undone.Skipped > 0 {
 		text += " " + say.Number(undone.Skipped) + " left alone: replayed, discarded again or removed since."

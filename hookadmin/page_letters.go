@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -111,20 +110,13 @@ func (h *handler) noLetters(r *http.Request, l *listPage) *empty {
 		func(p *driver.DeadLetterPage) int { return len(p.DeadLetters) }))
 }
 
-// selection is the dead letters that were ticked on a page.
-type selection struct {
-	messages []string
-	events   map[string][]string // ids by source
-	count    int
-}
-
 // parseLetters reads the values that letterOf wrote.
-func parseLetters(letters []string) (*selection, error) {
-	s := &selection{events: make(map[string][]string), count: len(letters)}
-	if s.count == 0 {
+func parseLetters(letters []string) (*driver.JobSelection, error) {
+	s := &driver.JobSelection{}
+	if len(letters) == 0 {
 		return nil, fmt.Errorf("no dead letter was selected")
 	}
-	if s.count > driver.MaxLimit {
+	if len(letters) > driver.MaxLimit {
 		return nil, fmt.Errorf("more than %d dead letters were selected; use “all that match”", driver.MaxLimit)
 	}
 	seen := make(map[string]bool)
@@ -136,23 +128,13 @@ func parseLetters(letters []string) (*selection, error) {
 		case seen[letter]:
 			return nil, fmt.Errorf("the dead letter %.100q appears twice", letter)
 		case kind == "m" && name != "":
-			s.messages = append(s.messages, name)
+			s.MessageIDs = append(s.MessageIDs, name)
 		case kind == "e" && err == nil && source != "" && id != "":
-			s.events[source] = append(s.events[source], id)
+			s.Events = append(s.Events, driver.JobEvent{Source: source, ID: id})
 		default:
 			return nil, fmt.Errorf("%.100q does not name a dead letter", letter)
 		}
 		seen[letter] = true
 	}
 	return s, nil
-}
-
-// sources returns the sources of the events, sorted.
-func (s *selection) sources() []string {
-	var names []string
-	for name := range s.events {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

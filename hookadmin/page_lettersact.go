@@ -1,15 +1,13 @@
 package hookadmin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -47,9 +45,9 @@ func (h *handling) actLetters(w http.ResponseWriter, r *http.Request) {
 			h.planReplay(w, r, values, back)
 			return
 		}
-		h.workOnLetters(w, r, selected, back, "", h.engine.ReplayDead)
+		h.changeLetters(w, r, back, values.Get("key"), driver.JobReplay, selected)
 	case "discard":
-		h.workOnLetters(w, r, selected, back, values.Get("key"), h.engine.Discard)
+		h.changeLetters(w, r, back, values.Get("key"), driver.JobDiscard, selected)
 	default:
 		h.fail(w, r, http.StatusBadRequest, `The form is refused: the field "action" must be replay or discard. Nothing was changed.`, nil)
 	}
@@ -72,50 +70,34 @@ func (h *handling) planReplay(w http.ResponseWriter, r *http.Request, values url
 	h.render(w, r, http.StatusOK, "confirm.html", &page{Title: "Replay dead letters?", Content: content})
 }
 
-// workOnLetters carries an action out, and says how far it came. operation is the key of a discard,
-// for Undo, and "" for a replay.
-func (h *handling) workOnLetters(
-	w http.ResponseWriter, r *http.Request, selected *selection, back, operation string,
-	work func(context.Context, *hookonce.DeadLetters) (hookonce.Worked, error),
-) {
+// changeLetters replays or discards the dead letters of sel, and says how many. After a long change the page of
+// its job follows. key names the change.
+func (h *handling) changeLetters(w http.ResponseWriter, r *http.Request, back, key, action string, sel *driver.JobSelection) {
 	ctx, cancel := changing(r)
 	defer cancel()
-	done := "replayed"
-	if operation != "" {
-		done = "discarded"
+	job, err := h.engine.Operator().Do(ctx, &operate.Request{
+		Of: driver.JobOfDeadLetters, Action: action, Select: *sel, RequestID: key,
+	})
+	if err != nil {
+		h.undone(w, r, back, h.failedText(r, ofJob, "working on dead letters", err))
+		return
 	}
-	var sum hookonce.Worked
-	var all []hookonce.DeadLetters
-	if len(selected.messages) > 0 {
-		all = append(all, hookonce.DeadLetters{MessageIDs: selected.messages, Rate: hookonce.Rate(limit.Unpaced)})
+	if job.State != driver.JobDone {
+		redirect(w, "../jobs/"+url.PathEscape(job.ID))
+		return
 	}
-	for _, source := range selected.sources() {
-		all = append(all, hookonce.DeadLetters{Filter: driver.MessageFilter{Source: source}, EventIDs: selected.events[source], Rate: hookonce.Rate(limit.Unpaced)})
+	passed := job.Skipped + job.Failed
+	text := say.Count(job.Done, "dead letter") + " " + map[string]string{driver.JobReplay: "replayed", driver.JobDiscard: "discarded"}[action] + "."
+	if passed > 0 {
+		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", passed)
 	}
-	for i := range all {
-		all[i].Operation = operation
-		worked, err := work(ctx, &all[i])
-		sum.Done, sum.Passed = sum.Done+worked.Done, sum.Passed+worked.Passed
-		if operation != "" && sum.Done > 0 && (err != nil || i == len(all)-1) {
-			h.rememberUndo(w, r, operation, sum.Done)
-		}
-		if err != nil {
-			text := h.failedText(r, nil, "working on dead letters", err)
-			if sum.Done > 0 {
-				text = fmt.Sprintf("%s %s, then it failed. %s", say.Count(sum.Done, "dead letter"), done, text)
-			}
-			h.undone(w, r, back, text)
-			return
-		}
-	}
-	text := say.Count(sum.Done, "dead letter") + " " + done + "."
-	if sum.Passed > 0 {
-		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", sum.Passed)
+	if action == driver.JobDiscard && job.Done > 0 {
+		h.rememberUndo(w, r, job.ID, int(job.Done))
 	}
 	switch {
-	case sum.Done == 0:
+	case job.Done == 0:
 		h.undone(w, r, back, text)
-	case operation != "" && sum.Passed == 0:
+	case action == driver.JobDiscard && passed == 0:
 		redirect(w, back) // the offer to undo says it
 	default:
 		h.done(w, r, back, "%s", text)

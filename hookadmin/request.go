@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -190,9 +191,15 @@ func fieldsOf(into any) (fields map[string]any, names []string) {
 	fields = make(map[string]any)
 	v := reflect.ValueOf(into).Elem()
 	for i := range v.NumField() {
+		into := v.Field(i).Addr().Interface()
+		if v.Type().Field(i).Anonymous {
+			inner, more := fieldsOf(into)
+			maps.Copy(fields, inner)
+			names = append(names, more...)
+			continue
+		}
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		fields[name] = v.Field(i).Addr().Interface()
-		names = append(names, name)
+		fields[name], names = into, append(names, name)
 	}
 	return fields, names
 }

@@ -64,7 +64,7 @@ func TestRefusedBodies(t *testing.T) {
 		`{"source":"lab","ids":["e1",2]}`:              `"ids": must be a list of strings`,
 		`{"source":"lab","ids":["\n"]}`:                `"ids": holds a control character`,
 		`{"all":"true"}`:                               `"all": must be true or false`,
-		`{"all":true,"state":"dead"}`:                  `unknown key "state"`,
+		`{"all":true,"cursor":"x"}`:                    `unknown key "cursor"`,
 	} {
 		wantDetail(t, g.post(t, replayDead, body), http.StatusBadRequest, detail)
 	}

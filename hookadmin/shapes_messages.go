@@ -1,7 +1,8 @@
 package hookadmin
 
 import (
-	hookonce "github.com/hookonce/hookonce"
+	"cmp"
+
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -65,11 +66,8 @@ type Worked struct {
 	// Passed counts dead letters that were left alone because they are no longer dead or another
 	// session holds their lock, and ids without a dead letter.
 	Passed int `json:"passed"`
-	// Complete is false if the time for one request ran out.
+	// Complete is false if a command was interrupted; it is true in every answer of the API.
 	Complete bool `json:"complete"`
-	// Next is the cursor to continue the same request; "" if it is complete or was made
-	// for ids.
-	Next string `json:"next"`
 }
 
 // Retried is the answer of POST /api/v1/messages/{id}/retry.
@@ -133,14 +131,14 @@ func NewReplayed(source, eventID string, replayed *driver.Replayed) *Replayed {
 	}
 }
 
-// NewReplayedDead returns the result of replaying dead letters as the API prints it. complete is
-// false if some may be left.
-func NewReplayedDead(worked hookonce.Worked, complete bool) *Worked {
-	return &Worked{Replayed: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
-}
-
-// NewDiscarded returns the result of discarding dead letters as the API prints it. complete is
-// false if some may be left.
-func NewDiscarded(worked hookonce.Worked, complete bool) *Worked {
-	return &Worked{Discarded: &worked.Done, Passed: worked.Passed, Complete: complete, Next: worked.Next.String()}
+// NewWorked returns the result of a job as the API prints it.
+func NewWorked(j *Job) *Worked {
+	out := &Worked{Passed: int(j.Skipped + j.Failed), Complete: j.State == driver.JobDone}
+	done := int(j.Done)
+	if j.Action == driver.JobDiscard {
+		out.Discarded, out.RequestID = &done, cmp.Or(j.RequestID, j.ID)
+	} else {
+		out.Replayed = &done
+	}
+	return out
 }

@@ -80,7 +80,7 @@ func TestBadTextsInBodies(t *testing.T) {
 	g.settle(t, driver.MessageDead)
 	keys := map[string][]string{
 		"/api/v1/dead-letters/replay": {
-			"source", "type", "destination", "note", "signature", "ids", "message_ids", "q", "since", "until", "rate", "cursor",
+			"source", "type", "destination", "note", "signature", "ids", "message_ids", "q", "since", "until", "rate", "state",
 		},
 		"/api/v1/dead-letters/discard":           {"source", "ids"},
 		"/api/v1/dead-letters/undo":              {"request_id"},

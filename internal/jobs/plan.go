@@ -24,14 +24,14 @@ type Store interface {
 
 // Bounds of a count.
 const (
-	MaxCount  = 100_000
-	CountTime = 2 * time.Second
+	maxCount  = 100_000
+	countTime = 2 * time.Second
 )
 
-// Plan counts the rows that a job would change now, up to a number and for at most CountTime.
-func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection, most int) (*driver.JobPlan, error) {
-	c := counter{plan: &driver.JobPlan{}, most: most, sources: map[string]bool{}, destinations: map[string]bool{}}
-	limited, cancel := context.WithTimeout(ctx, CountTime)
+// Plan counts the rows that a job would change now, up to maxCount and for at most countTime.
+func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection) (*driver.JobPlan, error) {
+	c := counter{plan: &driver.JobPlan{}, sources: map[string]bool{}, destinations: map[string]bool{}}
+	limited, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	list := c.letters
 	if of == driver.JobOfEvents {
@@ -54,13 +54,12 @@ func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection,
 // counter counts rows for a plan.
 type counter struct {
 	plan                  *driver.JobPlan
-	most                  int
 	sources, destinations map[string]bool
 }
 
-// add counts one row. It reports false if there are more than the most.
+// add counts one row. It reports false if there are more than maxCount.
 func (c *counter) add(receivedAt time.Time, source, destination string) bool {
-	if c.plan.Count == c.most {
+	if c.plan.Count == maxCount {
 		c.plan.More = true
 		return false
 	}
@@ -120,8 +119,13 @@ func (c *counter) events(ctx context.Context, store Store, sel *driver.JobSelect
 
 func names(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
-// parts returns the number of filters of a selection: one for each id, or one without ids.
-func parts(sel *driver.JobSelection) int { return max(len(sel.EventIDs)+len(sel.MessageIDs), 1) }
+// named returns the number of events and messages that a selection names.
+func named(sel *driver.JobSelection) int {
+	return len(sel.EventIDs) + len(sel.MessageIDs) + len(sel.Events)
+}
+
+// parts returns the number of filters of a selection: one for each name, or one without names.
+func parts(sel *driver.JobSelection) int { return max(named(sel), 1) }
 
 // letterFilter returns the n-th filter of a selection of dead letters.
 func letterFilter(sel *driver.JobSelection, n int) *driver.MessageFilter {
@@ -129,11 +133,14 @@ func letterFilter(sel *driver.JobSelection, n int) *driver.MessageFilter {
 		Source: sel.Source, Type: sel.Type, Destination: sel.Destination, Note: sel.Note, Signature: sel.Signature, Text: sel.Text,
 		Since: timeOf(sel.Since), Until: timeOf(sel.Until), Limit: driver.MaxLimit,
 	}
+	messages, events := n-len(sel.EventIDs), n-len(sel.EventIDs)-len(sel.MessageIDs)
 	switch {
-	case n < len(sel.EventIDs):
+	case messages < 0:
 		f.EventID = sel.EventIDs[n]
-	case n < len(sel.EventIDs)+len(sel.MessageIDs):
-		f.MessageID = sel.MessageIDs[n-len(sel.EventIDs)]
+	case events < 0:
+		f.MessageID = sel.MessageIDs[messages]
+	case events < len(sel.Events):
+		f.Source, f.EventID = sel.Events[events].Source, sel.Events[events].ID
 	}
 	return f
 }

@@ -80,7 +80,7 @@ func newRunner(store driver.Store, log *rig.Log) *jobs.Runner {
 			}
 			return limit.NewPace(n, time.Second), err
 		},
-		Worked: func(string, string, int) {},
+		Worked: func(string, []driver.DeadLetter) {},
 		Owner:  "test",
 		Log:    log.Logger(),
 	})

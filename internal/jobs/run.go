@@ -15,8 +15,9 @@ const (
 	lease = 15 * time.Second
 	// slice bounds one piece of work, and one wait: a cancelled job stops after it.
 	slice = 500 * time.Millisecond
-	// poll is the time between two looks for jobs of other processes.
+	// poll is the time between two looks for jobs of other processes, and look between two at one of them.
 	poll = 2 * time.Second
+	look = 50 * time.Millisecond
 	// atOnce bounds the jobs that a process works on, so that a slow one does not hold up all others.
 	atOnce   = 4
 	maxRetry = 30 * time.Second
@@ -30,8 +31,8 @@ type Options struct {
 	Replay func(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error
 	// Pace returns the bucket for the pace of a job.
 	Pace func(*driver.JobSpec) (*limit.Bucket, error)
-	// Worked tells how many letters of a source a step replayed or discarded.
-	Worked func(action, source string, n int)
+	// Worked tells of the letters that a step replayed or discarded.
+	Worked func(action string, letters []driver.DeadLetter)
 	Owner  string // names the process, for operators
 	Log    *slog.Logger
 }
@@ -45,6 +46,13 @@ type Runner struct {
 
 // New returns a Runner.
 func New(store Store, o Options) *Runner { return &Runner{store, o, make(chan struct{}, 1)} }
+
+// Unpaced returns a Runner that works on the jobs of r without a pace.
+func (r *Runner) Unpaced() *Runner {
+	fast := *r
+	fast.Pace = func(*driver.JobSpec) (*limit.Bucket, error) { return &limit.Bucket{}, nil }
+	return &fast
+}
 
 // Wake makes Run look for jobs at once.
 func (r *Runner) Wake() {
@@ -62,7 +70,7 @@ func (r *Runner) Run(ctx context.Context) {
 	wait := poll
 	for ctx.Err() == nil {
 		free <- struct{}{} // waits for a job to end, which ctx makes it do
-		job, err := r.take(ctx)
+		job, err := r.take(ctx, "")
 		switch {
 		case job != nil:
 			wait = poll
@@ -83,6 +91,27 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 }
 
+// Work works on one running job until it ends, is cancelled or ctx ends, and returns its last state. While
+// another process works on the job, Work waits.
+func (r *Runner) Work(ctx context.Context, id string) (*driver.Job, error) {
+	for {
+		if job, err := r.take(ctx, id); err != nil {
+			return nil, err
+		} else if job != nil {
+			r.work(ctx, job)
+		}
+		job, err := r.read(context.WithoutCancel(ctx), id)
+		if err != nil || job.State != driver.JobRunning {
+			return job, err
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return job, ctx.Err()
+		}
+	}
+}
+
 // sleep waits for d, for Wake or for the end of ctx.
 func (r *Runner) sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
@@ -94,10 +123,16 @@ func (r *Runner) sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (r *Runner) take(ctx context.Context) (*driver.Job, error) {
+func (r *Runner) take(ctx context.Context, id string) (*driver.Job, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	return r.store.TakeJob(ctx, &driver.TakeJobParams{Owner: r.Owner, For: lease})
+	return r.store.TakeJob(ctx, &driver.TakeJobParams{ID: id, Owner: r.Owner, For: lease})
+}
+
+func (r *Runner) read(ctx context.Context, id string) (*driver.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return r.store.Job(ctx, id)
 }
 
 // Errors that end the work on a job in this process.
@@ -157,9 +192,7 @@ func (r *Runner) afterFailure(ctx context.Context, job *driver.Job, failure erro
 			return errLost
 		}
 	}
-	limited, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	now, err := r.store.Job(limited, job.ID)
+	now, err := r.read(ctx, job.ID)
 	switch {
 	case err != nil:
 		return nil // the next step fails too, or it shows that the job is lost

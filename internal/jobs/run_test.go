@@ -1,6 +1,8 @@
 package jobs_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,11 +102,45 @@ func TestStopGivesTheJobBack(t *testing.T) {
 	}
 }
 
+// TestWorkOnOneJob works on one of two jobs until its context ends, and then to its end.
+func TestWorkOnOneJob(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	all := die(t, store, "e", 50)
+	discard := driver.JobSpec{Action: driver.JobDiscard, Rate: "10"}
+	start(t, store, "other", discard, driver.JobSelection{Text: "none"})
+	start(t, store, "job_1", discard, driver.JobSelection{Source: "shop"})
+	r := newRunner(store, &rig.Log{})
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan *driver.Job)
+	go func() {
+		got, err := r.Work(ctx, "job_1")
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the error is %v, want %v", err, context.Canceled)
+		}
+		stopped <- got
+	}()
+	until(t, store, "job_1", func(j *driver.Job) bool { return j.Done > 1 })
+	cancel()
+	if got := <-stopped; got.State != driver.JobRunning || got.Done < 2 || got.Done == 50 {
+		t.Errorf("the job is %+v, want a part of it done", got)
+	}
+	got, err := r.Unpaced().Work(t.Context(), "job_1")
+	if err != nil || got.State != driver.JobDone || got.Done != 50 || got.Skipped != 0 {
+		t.Errorf("the job is %+v, error %v, want 50 done", got, err)
+	}
+	wantOnce(t, store, all, driver.ActionDiscarded, "job_1")
+	if got := job(t, store, "other"); got.Fence != 0 {
+		t.Errorf("the other job was taken: %+v", got)
+	}
+}
+
 func TestBrokenJobs(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	for id, spec := range map[string]driver.JobSpec{
 		"filter": {Action: driver.JobReplay, Filter: "{"},
+		"key":    {Action: driver.JobReplay, Filter: `{"source":"shop","colour":"red"}`},
 		"action": {Action: "burn"},
 		"of":     {Action: driver.JobReplay, Of: "quarantine"},
 		"rate":   {Action: driver.JobReplay, Rate: "fast"},
@@ -114,7 +150,7 @@ func TestBrokenJobs(t *testing.T) {
 		start(t, store, id, spec, driver.JobSelection{})
 	}
 	run(t, store)
-	for _, id := range []string{"filter", "action", "of", "rate", "mode", "events"} {
+	for _, id := range []string{"filter", "key", "action", "of", "rate", "mode", "events"} {
 		if got := until(t, store, id, isEnded); got.State != driver.JobFailed || got.LastError == "" {
 			t.Errorf("the job with a bad %s is %+v, want it failed", id, got)
 		}
@@ -128,21 +164,23 @@ func TestIDsAndUndo(t *testing.T) {
 	message := driver.MessageID(driver.EventKey("shop", "e0007"), 0, "billing")
 	start(t, store, "ids", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop", EventIDs: []string{"e0001", "none", "e0002"}})
 	start(t, store, "messages", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{MessageIDs: []string{message}})
+	named := []driver.JobEvent{{Source: "shop", ID: "e0003"}, {Source: "lab", ID: "e0004"}}
+	start(t, store, "events", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Events: named})
 	r, _, _ := run(t, store)
-	for id, want := range map[string]int64{"ids": 2, "messages": 1} {
-		if got := until(t, store, id, isEnded); got.Done != want {
-			t.Errorf("the job by %s is %+v, want %d done", id, got, want)
+	for id, want := range map[string][2]int64{"ids": {2, 1}, "messages": {1, 0}, "events": {1, 1}} {
+		if got := until(t, store, id, isEnded); [2]int64{got.Done, got.Skipped} != want {
+			t.Errorf("the job by %s is %+v, want %d done and %d skipped", id, got, want[0], want[1])
 		}
 	}
 	start(t, store, "rest", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{})
 	r.Wake()
-	if got := until(t, store, "rest", isEnded); got.Done != 297 {
-		t.Errorf("the job is %+v, want 297 done", got)
+	if got := until(t, store, "rest", isEnded); got.Done != 296 {
+		t.Errorf("the job is %+v, want 296 done", got)
 	}
 	start(t, store, "undo", driver.JobSpec{Action: driver.JobUndo}, driver.JobSelection{RequestID: "rest"})
 	r.Wake()
-	if got := until(t, store, "undo", isEnded); got.Done != 297 || got.State != driver.JobDone {
-		t.Errorf("the job is %+v, want 297 done", got)
+	if got := until(t, store, "undo", isEnded); got.Done != 296 || got.State != driver.JobDone {
+		t.Errorf("the job is %+v, want 296 done", got)
 	}
 }
 
@@ -164,7 +202,7 @@ func TestDiscardedEvents(t *testing.T) {
 		{driver.JobSelection{State: driver.StateSkipped}, 2},
 		{driver.JobSelection{Source: "shop", EventIDs: []string{"e0001"}}, 1},
 	} {
-		plan, err := jobs.Plan(t.Context(), store, driver.JobOfEvents, &tt.sel, jobs.MaxCount)
+		plan, err := jobs.Plan(t.Context(), store, driver.JobOfEvents, &tt.sel)
 		if err != nil || plan.Count != tt.count {
 			t.Errorf("the plan of %+v is %+v, error %v; want %d events", tt.sel, plan, err, tt.count)
 		}

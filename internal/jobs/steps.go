@@ -54,7 +54,9 @@ type task struct {
 // steps works on a job until an error. That is errEnded at its end.
 func (r *Runner) steps(ctx context.Context, job *driver.Job) error {
 	t := &task{Runner: r, job: job}
-	err := json.Unmarshal([]byte(job.Filter), &t.sel)
+	filter := json.NewDecoder(strings.NewReader(job.Filter))
+	filter.DisallowUnknownFields() // without a key of a newer version the job would change more
+	err := filter.Decode(&t.sel)
 	if err == nil {
 		t.pace, err = r.Pace(&job.JobSpec)
 	}
@@ -109,30 +111,54 @@ func (t *task) record(ctx context.Context, p place, cursor string, s *driver.Job
 	return done, err
 }
 
-// letters works on one page of dead letters.
+// letters works on the dead letters of one page, or of several parts with few.
 func (t *task) letters(ctx context.Context) error {
 	p, err := t.at()
 	if err != nil {
 		return err
 	}
-	filter := letterFilter(&t.sel, p.Part)
-	if filter.After, err = driver.ParseCursor(p.Cursor); err != nil {
-		return brokenError{err}
-	}
-	if filter.Limit, err = t.tokens(ctx, t.job, t.pace, driver.MaxJobStep); err != nil {
+	allowed, err := t.tokens(ctx, t.job, t.pace, driver.MaxJobStep)
+	if err != nil {
 		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	page, err := t.store.DeadLetters(limited, filter)
-	if err != nil {
-		return err
-	}
-	t.pace.GiveBack(filter.Limit - len(page.DeadLetters))
 	s := &driver.JobStep{Action: t.job.Action}
-	var sources []string
-	for i := range page.DeadLetters {
-		l := &page.DeadLetters[i]
+	var step []driver.DeadLetter
+	for began, left := time.Now(), allowed; ; {
+		page, err := t.page(limited, p, left)
+		if err != nil {
+			return err
+		}
+		if p.Cursor == "" && len(page.DeadLetters) == 0 && page.Next.IsZero() && named(&t.sel) > 0 {
+			s.Skipped++ // nothing of this name is dead
+		}
+		step, left = append(step, page.DeadLetters...), left-len(page.DeadLetters)
+		next, more := p.next(page.Next.String(), parts(&t.sel))
+		if !more || left == 0 || !page.Next.IsZero() || time.Since(began) > slice {
+			t.pace.GiveBack(left)
+			return t.change(ctx, p, page.Next.String(), step, s)
+		}
+		p = next
+	}
+}
+
+// page lists at most n of the letters at a place.
+func (t *task) page(ctx context.Context, p place, n int) (*driver.DeadLetterPage, error) {
+	after, err := driver.ParseCursor(p.Cursor)
+	if err != nil {
+		return nil, brokenError{err}
+	}
+	filter := letterFilter(&t.sel, p.Part)
+	filter.Limit, filter.After = n, after
+	return t.store.DeadLetters(ctx, filter)
+}
+
+// change changes letters, and records s as the step that ends at a cursor.
+func (t *task) change(ctx context.Context, p place, cursor string, letters []driver.DeadLetter, s *driver.JobStep) error {
+	changed := letters[:0]
+	for i := range letters {
+		l := &letters[i]
 		switch {
 		case l.FailedAt.After(t.job.StartedAt):
 			// It died after the job began, perhaps after this job had replayed it.
@@ -142,11 +168,20 @@ func (t *task) letters(ctx context.Context) error {
 			}
 		default:
 			s.Letters = append(s.Letters, driver.DeadLetterRef{Key: l.Key, MessageID: l.MessageID})
-			sources = append(sources, l.Source)
+			changed = append(changed, *l)
 		}
 	}
-	done, err := t.record(ctx, p, page.Next.String(), s)
-	t.tell(sources, done)
+	done, err := t.record(ctx, p, cursor, s)
+	n := 0
+	for i, ok := range done {
+		if ok {
+			changed[n] = changed[i]
+			n++
+		}
+	}
+	if n > 0 {
+		t.Worked(t.job.Action, changed[:n])
+	}
 	return err
 }
 
@@ -170,19 +205,6 @@ func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID st
 		return err
 	}
 	return nil
-}
-
-// tell tells how many letters of each source are done.
-func (t *task) tell(sources []string, done []bool) {
-	counts := map[string]int{}
-	for i, ok := range done {
-		if ok {
-			counts[sources[i]]++
-		}
-	}
-	for source, n := range counts {
-		t.Worked(t.job.Action, source, n)
-	}
 }
 
 // events replays events of one page, for a slice of time.

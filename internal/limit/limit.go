@@ -2,7 +2,6 @@
 package limit
 
 import (
-	"context"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -62,24 +61,6 @@ func (b *Bucket) TakeUpTo(n int, now time.Time) (got int, wait time.Duration) {
 			return 0, max(time.Duration(missing*float64(time.Second)), 1)
 		}
 		// A concurrent caller took some of them.
-	}
-}
-
-// Await blocks until the bucket holds a token, then takes up to n. It fails only with
-// the error of ctx.
-func (b *Bucket) Await(ctx context.Context, n int) (int, error) {
-	for {
-		got, wait := b.TakeUpTo(n, time.Now())
-		if wait == 0 {
-			return got, ctx.Err()
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return 0, ctx.Err()
-		}
 	}
 }
 

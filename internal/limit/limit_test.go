@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"context"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -155,29 +153,6 @@ func TestGiveBackToUnusedBucket(t *testing.T) {
 	if got, _ := b.TakeUpTo(100, time.Now()); got != 2 {
 		t.Errorf("TakeUpTo(100) = %d, want 2", got)
 	}
-}
-
-func TestAwait(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b, began := New(2, time.Second), time.Now()
-		for i, want := range []int{2, 1, 1} {
-			if got, err := b.Await(t.Context(), 5); got != want || err != nil {
-				t.Fatalf("Await %d = %d, %v; want %d", i, got, err, want)
-			}
-		}
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("4 tokens took %s, want 1s: 2 at once and 2 a second", took)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		defer cancel()
-		if got, err := b.Await(ctx, 5); got != 0 || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Await = %d, %v; want 0 and the error of the context", got, err)
-		}
-		if took := time.Since(began); took != 1100*time.Millisecond {
-			t.Errorf("Await returned %s after the start, want 1.1s: when its context ended", took)
-		}
-	})
 }
 
 func TestConcurrentCallers(t *testing.T) {

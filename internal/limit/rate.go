@@ -51,6 +51,22 @@ func ParsePace(s string) (Rate, error) {
 	return rate, nil
 }
 
+// Pace returns r as ParsePace reads it. A time other than a second, a minute or an hour becomes an hour.
+func (r Rate) Pace() (string, error) {
+	hourly := float64(r.Count) * float64(time.Hour) / float64(r.Per)
+	switch unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]; {
+	case r.Check() != nil || r.Count == 0:
+		return "", r.Check()
+	case r == Unpaced || unit == "" && hourly > maxRate:
+		return "none", nil
+	case unit != "":
+		return fmt.Sprintf("%d/%s", r.Count, unit), nil
+	case hourly < 1:
+		return "", errors.New("rate: a pace has at least one an hour")
+	}
+	return fmt.Sprintf("%.0f/h", hourly), nil
+}
+
 // Check returns an error for a rate that is none.
 func (r Rate) Check() error {
 	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {

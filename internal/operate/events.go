@@ -100,12 +100,20 @@ func (o *Operator) replayForJob(ctx context.Context, source, eventID string, mod
 	return err
 }
 
-// workedForJob tells the observer of a job's step, and wakes the relays and workers.
-func (o *Operator) workedForJob(action, source string, n int) {
-	if action == driver.JobDiscard {
-		o.opts.Tell.Operated(tell.Discarded, source, n)
-		return
+// workedForJob tells of the letters of a job's step, and wakes the relays and workers.
+func (o *Operator) workedForJob(action string, letters []driver.DeadLetter) {
+	outcome := tell.Discarded
+	if action == driver.JobReplay {
+		outcome = tell.Replayed
+		defer o.opts.Wake()
 	}
-	o.opts.Tell.Operated(tell.Replayed, source, n)
-	o.opts.Wake()
+	counts := map[string]int{}
+	for i := range letters {
+		l := &letters[i]
+		counts[l.Source]++
+		o.opts.Tell.Changed(outcome, l.Source, l.EventID, l.Type, l.Destination, l.MessageID)
+	}
+	for source, n := range counts {
+		o.opts.Tell.Operated(outcome, source, n)
+	}
 }

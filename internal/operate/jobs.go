@@ -1,12 +1,14 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/defaults"
@@ -27,6 +29,8 @@ type Request struct {
 	// most 255 bytes without control characters.
 	RequestID string
 	Start     bool // the job begins at once
+
+	many bool // it selects more than ManyDeadLetters
 }
 
 // PlanJob counts the rows that a job would change, up to 100,000 and for at most 2 s, and stores the
@@ -36,40 +40,128 @@ type Request struct {
 //
 // The error matches driver.ErrRequestReused if the RequestID was used for another job.
 func (o *Operator) PlanJob(ctx context.Context, r *Request) (*driver.Job, error) {
-	spec := driver.JobSpec{Of: r.Of, Action: r.Action, Mode: r.Mode, Rate: r.Rate}
-	_, badRate := pace(&spec)
-	_, badMode := jobs.Mode(r.Mode)
-	if err := errors.Join(CheckRequestID(r.RequestID), badRate, badMode); err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	plan := &driver.JobPlan{}
-	if r.Action != driver.JobUndo {
-		var err error
-		if plan, err = jobs.Plan(ctx, o.store, r.Of, &r.Select, jobs.MaxCount); err != nil {
-			return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-		}
-	}
-	return o.addJob(ctx, r, &spec, plan)
-}
-
-func (o *Operator) addJob(ctx context.Context, r *Request, spec *driver.JobSpec, plan *driver.JobPlan) (*driver.Job, error) {
-	selection, err := json.Marshal(r.Select)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	counted, err := json.Marshal(plan)
-	if err != nil {
-		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
-	}
-	spec.Filter = string(selection)
-	job, err := o.store.AddJob(ctx, &driver.AddJobParams{
-		ID: "job_" + rand.Text(), JobSpec: *spec, Plan: string(counted), RequestID: r.RequestID, Start: r.Start,
-	})
+	job, err := o.addJob(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: plan a job: %w", err)
 	}
 	o.jobs.Wake()
 	return job, nil
+}
+
+func (o *Operator) addJob(ctx context.Context, r *Request) (*driver.Job, error) {
+	spec := driver.JobSpec{Of: r.Of, Action: r.Action, Mode: r.Mode, Rate: r.Rate}
+	_, badRate := pace(&spec)
+	_, badMode := jobs.Mode(r.Mode)
+	selection, badFilter := json.Marshal(r.Select)
+	if err := errors.Join(CheckRequestID(r.RequestID), badRate, badMode, badFilter); err != nil {
+		return nil, err
+	}
+	plan := &driver.JobPlan{}
+	if r.Action != driver.JobUndo {
+		var err error
+		if plan, err = jobs.Plan(ctx, o.store, r.Of, &r.Select); err != nil {
+			return nil, err
+		}
+		r.many = plan.Count > ManyDeadLetters || plan.More
+	}
+	counted, err := json.Marshal(plan)
+	if err != nil {
+		return nil, err
+	}
+	spec.Filter = string(selection)
+	return o.store.AddJob(ctx, &driver.AddJobParams{
+		ID: "job_" + rand.Text(), JobSpec: spec, Plan: string(counted), RequestID: r.RequestID, Start: r.Start,
+	})
+}
+
+// Do is PlanJob with a start. It works on a job of at most ManyDeadLetters for up to 2 s, without a pace
+// unless r has one. A job that is not done then runs on, in the engines that run.
+func (o *Operator) Do(ctx context.Context, r *Request) (*driver.Job, error) {
+	r.Start = true
+	job, err := o.addJob(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("hookonce: start a job: %w", err)
+	}
+	defer o.jobs.Wake()
+	if r.many {
+		return job, nil
+	}
+	runner := o.jobs
+	if r.Rate == "" {
+		runner = runner.Unpaced()
+	}
+	ctx, cancel := context.WithTimeout(ctx, atOnce)
+	defer cancel()
+	if seen, _ := runner.Work(ctx, job.ID); seen != nil { // after an error the job runs on
+		job = seen
+	}
+	return job, nil
+}
+
+// DoAll is PlanJob with a start. It works on the job until it ends, at its pace. A repeated RequestID continues
+// a job that was cancelled. When ctx ends, DoAll cancels the job, which tells how far it came.
+func (o *Operator) DoAll(ctx context.Context, r *Request) (*driver.Job, error) {
+	r.Start = true
+	job, err := o.addJob(ctx, r)
+	if err == nil && (job.State == driver.JobPlanned || job.State == driver.JobCancelled) {
+		job, err = o.store.StartJob(ctx, &driver.ChangeJobParams{ID: job.ID})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hookonce: start a job: %w", err)
+	}
+	seen, err := o.Work(ctx, job.ID)
+	if err != nil {
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), atOnce)
+		defer cancel()
+		if stopped, failed := o.CancelJob(stopping, job.ID); failed == nil {
+			seen = stopped
+		}
+	}
+	switch job = cmp.Or(seen, job); {
+	case err == nil && job.State == driver.JobFailed:
+		err = errors.New(job.LastError)
+	case err == nil && job.State != driver.JobDone:
+		err = errors.New("it was cancelled")
+	}
+	if err != nil {
+		err = fmt.Errorf("hookonce: job %q: %w", job.ID, err)
+	}
+	return job, err
+}
+
+// Work works on a running job until it ends or is cancelled, and returns its last state. When ctx ends,
+// another process goes on.
+func (o *Operator) Work(ctx context.Context, id string) (*driver.Job, error) {
+	return o.jobs.Work(ctx, id)
+}
+
+// UndoRequest returns the request of a job that makes the letters dead again that a request or job discarded, as
+// they were before. operation is the id of the job or of its request. The error matches driver.ErrNotFound;
+// driver.ErrTooLate if the last one was discarded more than driver.UndoTime ago; or driver.ErrOpen
+// while the job runs.
+func (o *Operator) UndoRequest(ctx context.Context, operation string) (*Request, error) {
+	job, err := o.store.Job(ctx, operation)
+	switch {
+	case err == nil && job.State == driver.JobRunning:
+		err = driver.ErrOpen
+	case err == nil:
+		operation = job.ID
+	case errors.Is(err, driver.ErrNotFound):
+		err = nil
+	}
+	var found *driver.Discarded
+	if err == nil {
+		found, err = o.store.Discards(ctx, operation)
+	}
+	if err == nil && !found.Recent {
+		err = driver.ErrTooLate
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hookonce: undo: %w", err)
+	}
+	return &Request{
+		Of: driver.JobOfDeadLetters, Action: driver.JobUndo, Select: driver.JobSelection{RequestID: operation}, many: found.Count > ManyDeadLetters,
+	}, nil
 }
 
 // StartJob starts a planned job, or a cancelled one from where it was. The error matches
@@ -95,18 +187,11 @@ func (o *Operator) CancelJob(ctx context.Context, id string) (*driver.Job, error
 	return job, nil
 }
 
-// ManyDeadLetters is the number of dead letters above which a replay, a discard or an undoing is
-// better a job.
+// ManyDeadLetters is the largest number of dead letters that Do works on.
 const ManyDeadLetters = 1000
 
-// HasMany reports whether a selection has more than ManyDeadLetters, or takes more than 2 s to count.
-func (o *Operator) HasMany(ctx context.Context, sel *driver.JobSelection) (bool, error) {
-	plan, err := jobs.Plan(ctx, o.store, driver.JobOfDeadLetters, sel, ManyDeadLetters)
-	if err != nil {
-		return false, fmt.Errorf("hookonce: count dead letters: %w", err)
-	}
-	return plan.More, nil
-}
+// atOnce bounds the work of Do on a job.
+const atOnce = 2 * time.Second
 
 // JobRate returns the pace of a job, with its default.
 func JobRate(spec *driver.JobSpec) (limit.Rate, error) {

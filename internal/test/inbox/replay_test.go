@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -122,6 +123,38 @@ func TestDeadLettersInBulk(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"discarded of gh": 2, "replayed of gh": events - 2}, counts); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
+	}
+}
+
+// A replay whose context ends says how far it came. A repeated one goes on there, and replays nothing twice.
+func TestInterruptedBulk(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		items(c)
+		routed(c)
+		c.Observer = &hookonce.Observer{Operated: func(hookonce.OperatedObserved) { cancel() }}
+	})
+	deliver(in, delivery("", `{"items":[{"id":1},{"id":2},{"id":3}]}`))
+	bury(t, store, 3)
+	which := &hookonce.DeadLetters{Operation: "op", Rate: hookonce.Rate{Count: 1, Per: time.Second}}
+	worked, err := in.ReplayDead(ctx, which)
+	if !errors.Is(err, context.Canceled) || worked.Done == 0 || worked.Done == 3 {
+		t.Errorf("the interrupted replay: %+v, error %v", worked, err)
+	}
+	bury(t, store, worked.Done)
+	worked, err = in.ReplayDead(t.Context(), which)
+	if diff := cmp.Diff(hookonce.Worked{Done: 3}, worked); diff != "" || err != nil {
+		t.Errorf("the repeated replay: error %v (-want +got):\n%s", err, diff)
+	}
+	for _, id := range []string{"1", "2", "3"} {
+		if ev, err := store.Event(t.Context(), "gh", id); err != nil || len(ev.History) != 1 {
+			t.Errorf("event %s: history %+v, error %v, want one replay", id, ev.History, err)
+		}
+	}
+	if worked, err := in.Discard(t.Context(), which); !errors.Is(err, driver.ErrRequestReused) {
+		t.Errorf("another change with the id: %+v, error %v", worked, err)
 	}
 }
 

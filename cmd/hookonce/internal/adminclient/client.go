@@ -22,8 +22,6 @@ const (
 	dialTimeout = 5 * time.Second
 	// readTimeout bounds a request that changes nothing or one thing: the API gives a query 10 s.
 	readTimeout = 30 * time.Second
-	// bulkTimeout bounds a request about many dead letters, which the API answers within 55 s.
-	bulkTimeout = 75 * time.Second
 	// probeTimeout bounds Alive: a gateway on this machine answers at once, or it hangs.
 	probeTimeout = 2 * time.Second
 	// maxAnswer bounds an answer, in bytes. The largest is a page of 20 quarantined requests with their
@@ -37,6 +35,8 @@ type Client struct {
 	token string
 	http  *http.Client
 	here  bool // the API is in this process
+	// Work works on a running job in this process, until the job or the context ends; nil if a gateway does.
+	Work func(ctx context.Context, job string)
 }
 
 // New returns a client of the admin API at address, an http or https URL, with a token or "". The
@@ -128,15 +128,6 @@ func (c *Client) Get(ctx context.Context, path string, query url.Values, into an
 // Post decodes the JSON answer of POST path with the JSON of body, which may be nil. key is the
 // Idempotency-Key, or "". A refusal is a *Problem.
 func (c *Client) Post(ctx context.Context, path, key string, body, into any) error {
-	return c.post(ctx, path, key, body, readTimeout, into)
-}
-
-// PostBulk is Post for a request about many things, which takes longer.
-func (c *Client) PostBulk(ctx context.Context, path, key string, body, into any) error {
-	return c.post(ctx, path, key, body, bulkTimeout, into)
-}
-
-func (c *Client) post(ctx context.Context, path, key string, body any, limit time.Duration, into any) error {
 	if body == nil {
 		body = struct{}{}
 	}
@@ -152,7 +143,7 @@ func (c *Client) post(ctx context.Context, path, key string, body any, limit tim
 	if key != "" {
 		r.Header.Set("Idempotency-Key", key)
 	}
-	return c.do(r, limit, into)
+	return c.do(r, readTimeout, into)
 }
 
 // Stream opens a stream of server-sent events at path?query, which ends with ctx. lastEventID is the

@@ -9,7 +9,7 @@ import (
 type inProcess struct{ api http.Handler }
 
 // RoundTrip implements http.RoundTripper. It returns once the handler writes its answer or ends. It
-// does not give up when the context of r ends: the handler does, and answers how far it came.
+// does not give up when the context of r ends: the handler does.
 func (t *inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, writes := io.Pipe()
 	w := &answerWriter{header: make(http.Header), body: writes, began: make(chan struct{})}

@@ -77,6 +77,11 @@ func (c *Client) PlanEvents(ctx context.Context, query url.Values) (*Plan, error
 	})
 }
 
+// putAway reports whether an event was discarded, and the query does not ask for such events.
+func putAway(query url.Values, e *hookadmin.Event) bool {
+	return e.Note == driver.NoteDiscarded && query.Get("note") == "" && query.Get("state") == "" && query.Get("id") == ""
+}
+
 // PlanQuarantine counts the quarantined requests of a source, or of all sources if source is "".
 func (c *Client) PlanQuarantine(ctx context.Context, source string) (*Plan, error) {
 	return plan(url.Values{"source": {source}}, quarantinePage, maxPlannedRequests, func(query url.Values, p *Plan) (next string, err error) {

@@ -97,12 +97,10 @@ func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work fun
 		if err := app.CheckSchema(ctx, store); err != nil {
 			return err
 		}
-		progress := p.newProgress()
-		here, err := p.apiOf(&watched{Store: store, progress: progress}, settings, how)
+		here, err := p.apiOf(store, settings, how)
 		if err != nil {
 			return err
 		}
-		here.progress = progress
 		return work(ctx, here)
 	})
 }
@@ -216,7 +214,11 @@ func (p *program) apiOf(store driver.Store, settings *config.Settings, how acces
 	if err != nil {
 		return nil, err
 	}
-	return &api{Client: adminclient.InProcess(handler), engine: engine}, nil
+	client := adminclient.InProcess(handler)
+	client.Work = func(ctx context.Context, job string) {
+		_, _ = engine.Operator().Work(ctx, job) // who follows the job sees how it ends
+	}
+	return &api{client, p.newProgress(), engine}, nil
 }
 
 // one returns the query for one row with this parameter.

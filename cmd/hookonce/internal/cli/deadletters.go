@@ -1,176 +1,123 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
-	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
+// deadLetters is a selection of dead letters.
+type deadLetters struct {
+	filter hookadmin.JobFilter
+	query  url.Values // the parameters of their listing; nil if filter names them one by one
+}
+
 // readDeadLetters reads the selection of dead letters from the command line.
-func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*hookadmin.DeadLettersRequest, error) {
-	names := given(cmd, append([]filterFlag{{name: "all"}, cursorFlag}, deadLetterFilters...))
+func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*deadLetters, error) {
+	names := given(cmd, append([]filterFlag{{name: "all"}}, deadLetterFilters...))
 	if len(args) > 0 {
 		if len(names) > 0 {
 			return nil, newUsageError(cmd, fmt.Errorf("--%s does not apply to named events", names[0]))
 		}
 		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
-		return &hookadmin.DeadLettersRequest{Source: args[0], IDs: ids}, nil
+		return &deadLetters{filter: hookadmin.JobFilter{Source: args[0], IDs: ids}}, nil
 	}
 	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {
 		return nil, err
 	}
-	if f := cmd.Flags().Lookup(cursorFlag.name); f.Changed && f.Value.String() == "" {
-		return nil, newUsageError(cmd, fmt.Errorf("--%s has no value, which would start from the beginning", f.Name))
-	}
 	if len(names) > 1 && slices.Contains(names, "message") {
 		return nil, newUsageError(cmd, errors.New("--message names one message: leave the other filters out"))
 	}
-	query, err := readQuery(cmd, append(slices.Clone(deadLetterFilters), cursorFlag), hookadmin.ParseDeadLetterFilter)
+	query, err := readQuery(cmd, deadLetterFilters, hookadmin.ParseDeadLetterFilter)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(names, "id") && !slices.Contains(names, "source") {
-		return nil, newUsageError(cmd, errors.New("--id needs --source, because event ids belong to one source"))
+	if err := idNeedsSource(cmd, names); err != nil {
+		return nil, err
 	}
-	return &hookadmin.DeadLettersRequest{
-		Source: query.Get("source"), Type: query.Get("type"), Destination: query.Get("destination"), Note: query.Get("note"),
-		IDs: query["id"], MessageIDs: query["message_id"], Q: query.Get("q"), Since: query.Get("since"), Until: query.Get("until"),
-		All: all, Cursor: query.Get("cursor"),
-	}, nil
+	selected := &deadLetters{filter: hookadmin.NewJobFilter(query, all), query: query}
+	if len(selected.filter.IDs)+len(selected.filter.MessageIDs) > 0 {
+		selected.query = nil
+	}
+	return selected, nil
 }
 
-// workOnNamed runs w on the dead letters that selected names one by one; key names a discard. Each that is not dead is an
-// error, and the rest are processed nevertheless.
-func (p *program) workOnNamed(ctx context.Context, api *api, w *letterWork, selected *hookadmin.DeadLettersRequest, key string, asJSON bool) error {
-	faults, err := api.takeOutMissing(ctx, w, selected)
+// workOnLetters runs w on the selected dead letters. Each that is named and not dead is an error, and the
+// rest are processed nevertheless.
+func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *deadLetters, b *bulk, rate string, asJSON bool) error {
+	var faults []error
+	var err error
+	some := true
+	if selected.query == nil {
+		faults, err = api.takeOutMissing(ctx, w, &selected.filter)
+		if err == nil && len(selected.filter.IDs)+len(selected.filter.MessageIDs) == 0 {
+			return errors.Join(faults...) // an empty list would select every dead letter
+		}
+	} else {
+		some, err = p.confirm(ctx, b, func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, selected.query) })
+	}
 	if err != nil {
 		return err
 	}
-	if len(selected.IDs) == 0 && len(selected.MessageIDs) == 0 {
-		return errors.Join(faults...) // an empty list would select every dead letter
+	job := &hookadmin.Job{Action: w.verb, State: driver.JobDone}
+	if some {
+		job, err = p.runJob(ctx, api, &hookadmin.JobRequest{Action: w.verb, Rate: rate, Filter: selected.filter}, b)
 	}
-	if w.replays {
-		key = "" // only a discard can be undone
+	if fault, wrong := requestFault(b.cmd, err); wrong {
+		return fault
 	}
-	worked, err := api.WorkOnDeadLetters(ctx, w.verb, key, selected)
-	api.progress.end()
-	faults = append(faults, p.printWorked(w, worked, asJSON))
-	switch looked := say.Count(worked.Done+worked.Passed, "dead letter"); {
+	if job == nil {
+		job = &hookadmin.Job{Action: w.verb}
+	}
+	faults = append(faults, p.printWorked(w, hookadmin.NewWorked(job), asJSON))
+	resume := "run the same command again"
+	if selected.query != nil {
+		resume = b.continued(selected.query)
+	}
+	switch looked := say.Count(job.Done+job.Skipped+job.Failed, "dead letter"); {
 	case err != nil && ctx.Err() != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: "run the same command again"})
+		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume})
 	case err != nil:
-		faults = append(faults, fmt.Errorf("stopped after %s: %w", looked, err))
-	case worked.Passed > 0:
+		faults = append(faults, stopped(looked, err, resume))
+	case selected.query == nil && job.Skipped+job.Failed > 0:
 		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "run the same command again in a moment"})
+	case selected.query != nil && job.Done+job.Skipped+job.Failed == 0:
+		defer warnOfSource(ctx, p.stderr, api.Client, selected.filter.Source)
 	}
 	return errors.Join(faults...)
 }
 
-// workOnLetters runs w on the dead letters that match selected: in a job of the gateway, or here.
-func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, selected *hookadmin.DeadLettersRequest, b *bulk, asJSON bool) error {
-	if api.engine == nil && selected.Cursor != "" {
-		return newUsageError(b.cmd, errors.New("--cursor continues a run without a gateway, and one runs now: leave it out"))
-	}
-	plan := func() (*adminclient.Plan, error) { return api.PlanDeadLetters(ctx, adminclient.LettersQuery(selected)) }
-	some, err := p.confirm(ctx, b, plan)
-	if err != nil {
-		return err
-	}
-	worked := &adminclient.LettersWorked{Complete: true}
-	switch {
-	case some && api.engine != nil:
-		worked, err = api.workHere(ctx, w, selected, b.requestID)
-	case some:
-		worked, err = p.lettersByJob(ctx, api, adminclient.LettersJob(selected, w.verb), b)
-	}
-	api.progress.end()
-	if fault, wrong := requestFault(b.cmd, err); wrong {
-		return fault
-	}
-	resume := "run the same command again"
-	switch {
-	case api.engine == nil:
-		resume = b.continued(adminclient.LettersQuery(selected))
-	case worked.Next != "":
-		resume = "continue with the same command and --cursor " + word(worked.Next)
-	}
-	looked := say.Count(worked.Done+worked.Passed, "dead letter")
-	switch {
-	case err == nil && worked.Done+worked.Passed == 0:
-		defer warnOfSource(ctx, p.stderr, api.Client, selected.Source)
-	case err != nil && ctx.Err() != nil:
-		err = &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume}
-	case err != nil:
-		err = stopped(looked, err, resume)
-	}
-	return errors.Join(p.printWorked(w, worked, asJSON), err)
-}
-
-func (p *program) printWorked(w *letterWork, worked *adminclient.LettersWorked, asJSON bool) error {
+func (p *program) printWorked(w *letterWork, worked *hookadmin.Worked, asJSON bool) error {
 	if asJSON {
-		return writeJSON(p.stdout, worked.Shape(w.verb))
+		return writeJSON(p.stdout, worked)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(worked.Done, "dead letter"))
+	done := *cmp.Or(worked.Replayed, worked.Discarded)
+	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(done, "dead letter"))
 	if err == nil && worked.Passed > 0 {
 		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(worked.Passed, "dead letter"), w.passed)
 	}
-	if err == nil && worked.RequestID != "" && worked.Done > 0 {
+	if err == nil && worked.RequestID != "" && done > 0 {
 		_, err = fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
 			int(driver.UndoTime.Minutes()), shown.Escape(word(worked.RequestID)))
 	}
 	return err
 }
 
-// workHere runs w in this process, on the database.
-func (a *api) workHere(ctx context.Context, w *letterWork, selected *hookadmin.DeadLettersRequest, requestID string) (*adminclient.LettersWorked, error) {
-	filter, err := hookadmin.ParseDeadLetterFilter(adminclient.LettersQuery(selected), time.Now())
-	if err != nil {
-		return new(adminclient.LettersWorked), err
-	}
-	rate, err := limit.ParsePace(selected.Rate)
-	if err != nil {
-		return new(adminclient.LettersWorked), err
-	}
-	work := a.engine.ReplayDead
-	out := new(adminclient.LettersWorked)
-	if !w.replays {
-		work, out.RequestID = a.engine.Discard, requestID
-	}
-	worked, err := work(ctx, &hookonce.DeadLetters{Filter: *filter, Rate: hookonce.Rate(rate), Operation: requestID})
-	out.Done, out.Passed, out.Complete, out.Next = worked.Done, worked.Passed, err == nil, worked.Next.String()
-	return out, err
-}
-
-// lettersByJob has the gateway run a job on dead letters.
-func (p *program) lettersByJob(ctx context.Context, api *api, q *hookadmin.JobRequest, b *bulk) (*adminclient.LettersWorked, error) {
-	job, err := p.runJob(ctx, api, q, b)
-	out := new(adminclient.LettersWorked)
-	if job != nil {
-		out.Done, out.Passed, out.Complete = int(job.Done), int(job.Skipped+job.Failed), err == nil
-		if q.Action == driver.JobDiscard {
-			out.RequestID = job.ID
-		}
-	}
-	return out, err
-}
-
 // takeOutMissing removes the named events and messages that are not dead, or that w passes over, from
 // selected, and returns an error for each.
-func (a *api) takeOutMissing(ctx context.Context, w *letterWork, selected *hookadmin.DeadLettersRequest) (faults []error, err error) {
+func (a *api) takeOutMissing(ctx context.Context, w *letterWork, selected *hookadmin.JobFilter) (faults []error, err error) {
 	var dead, deadMessages []string
 	for _, id := range selected.IDs {
 		fault, err := a.notDead(ctx, w, selected.Source, id)
@@ -253,35 +200,4 @@ func (a *api) messageNotDead(ctx context.Context, id string) (fault, err error) 
 		}, nil
 	}
 	return nil, nil
-}
-
-// watched is a store that counts the processed dead letters and shows the progress.
-type watched struct {
-	driver.Store
-	progress       *progress
-	looked, worked int
-}
-
-// ReplayDead implements driver.Store.
-func (s *watched) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	done, err := s.Store.ReplayDead(ctx, p)
-	s.count(done)
-	return done, err
-}
-
-// Discard implements driver.Store.
-func (s *watched) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
-	done, err := s.Store.Discard(ctx, p)
-	s.count(done)
-	return done, err
-}
-
-func (s *watched) count(done []bool) {
-	for _, did := range done {
-		s.looked++
-		if did {
-			s.worked++
-		}
-	}
-	s.progress.show("%d dead letters, %d processed", s.looked, s.worked)
 }

@@ -109,7 +109,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		},
 	}
 	flags := addAPIFlags(cmd)
-	addFilterFlags(cmd, append(slices.Clone(deadLetterFilters), cursorFlag))
+	addFilterFlags(cmd, deadLetterFilters)
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters, without a filter")
 	pace := ""
 	if w.pace.Count > 0 {
@@ -118,7 +118,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 	cmd.Flags().StringVar(&rateText, "rate", "", "maximum `RATE`: 100/s, 6000/m, or none"+pace)
 	addYesFlag(cmd, &yes)
 	cmd.Flags().StringVar(&request, "request-id", "",
-		"`NAME` of this change by filters; the same name continues an interrupted job of the gateway")
+		"`NAME` of this change by filters; the same name continues an interrupted one")
 	p.complete(flags, true)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -130,9 +130,7 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		selected.Rate = rateText
-		named := len(selected.IDs) > 0 || len(selected.MessageIDs) > 0
-		if named && cmd.Flags().Changed("request-id") {
+		if selected.query == nil && cmd.Flags().Changed("request-id") {
 			return newUsageError(cmd, errors.New("--request-id does not apply to named dead letters"))
 		}
 		if request, err = requestID(cmd, request); err != nil {
@@ -141,11 +139,8 @@ func (p *program) dlqWorkCommand(w *letterWork) *cobra.Command {
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		return p.withAPI(ctx, flags, changes, func(ctx context.Context, api *api) error {
-			if named {
-				return p.workOnNamed(ctx, api, w, selected, request, asJSON)
-			}
 			b := &bulk{cmd: cmd, verb: w.verb, thing: "dead letter", requestID: request, yes: yes, rate: cmp.Or(rate, w.pace)}
-			return p.workOnLetters(ctx, api, w, selected, b, asJSON)
+			return p.workOnLetters(ctx, api, w, selected, b, rateText, asJSON)
 		})
 	}
 	return cmd

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -19,11 +18,9 @@ func (p *program) dlqUndoCommand() *cobra.Command {
 		Use:   "undo REQUEST_ID",
 		Short: "Take a discard back: its dead letters are dead again",
 		Long: "Take a discard back, within ten minutes after its end: its dead letters are dead\n" +
-			"again, as they were. dlq discard prints REQUEST_ID: cli_..., or job_... if the\n" +
-			"gateway discarded by filters. events show has it in its history, also that of\n" +
-			"other discards: req_... by the API, form-... in the dashboard. Letters that were\n" +
-			"undone before, replayed, discarded again or pruned since are passed over.\n" +
-			"Repeating it is safe.",
+			"again, as they were. dlq discard prints REQUEST_ID. events show has that of every\n" +
+			"discard in its history: job_.... Letters that were undone before, replayed,\n" +
+			"discarded again or pruned since are passed over. Repeating it is safe.",
 		Example: "  hookonce dlq undo cli_2fdgr3lqh6",
 		Args:    arguments("REQUEST_ID"),
 	}
@@ -47,7 +44,9 @@ func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON b
 	if len(id) > maxRequestID {
 		return notUndone(ctx, id, driver.ErrNotFound)
 	}
-	undone, err := p.undo(ctx, api, id)
+	show, end := p.jobBar()
+	undone, err := api.Undo(ctx, id, show)
+	end()
 	if undone.Undone+undone.Skipped == 0 && err != nil {
 		return notUndone(ctx, id, err)
 	}
@@ -65,20 +64,6 @@ func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON b
 			"pruned since, or locked by another session\n", say.Count(undone.Skipped, "dead letter"))
 	}
 	return errors.Join(failed, notUndone(ctx, id, err))
-}
-
-// undo takes a discard back: by the gateway, or here. The result is never nil.
-func (p *program) undo(ctx context.Context, api *api, id string) (*hookadmin.Undone, error) {
-	if api.engine == nil {
-		show, end := p.jobBar()
-		defer end()
-		return api.Undo(ctx, id, show)
-	}
-	undone, err := api.engine.Operator().UndoHere(ctx, id)
-	if undone == nil {
-		return new(hookadmin.Undone), err
-	}
-	return &hookadmin.Undone{Undone: undone.Undone, Skipped: undone.Skipped}, err
 }
 
 // notUndone turns the error of an undo into one for the operator.

@@ -39,9 +39,6 @@ var (
 		{"limit", "at most `N` rows, 1 to 200 (default 50)"},
 		{"cursor", "continue after the previous page, at its `CURSOR`"},
 	}
-	// cursorFlag is for commands that change many dead letters.
-	cursorFlag = filterFlag{"cursor", "continue an interrupted run, at the `CURSOR` that it printed"}
-
 	// tailFilters are the filters of the stream.
 	tailFilters = []filterFlag{
 		sourceFilter, typeFilter,
@@ -129,6 +126,14 @@ func given(cmd *cobra.Command, filters []filterFlag) []string {
 		}
 	}
 	return names
+}
+
+// idNeedsSource refuses --id without --source for a command that changes many things.
+func idNeedsSource(cmd *cobra.Command, names []string) error {
+	if slices.Contains(names, "id") && !slices.Contains(names, "source") {
+		return newUsageError(cmd, errors.New("--id needs --source, because event ids belong to one source"))
+	}
+	return nil
 }
 
 // parser reads the parameters of a listing of the API.

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
-// runJob has the gateway run a job, and shows its progress on a terminal. When ctx ends, the job is
+// runJob runs a job, in the gateway if there is one, and shows its progress on a terminal. When ctx ends, the job is
 // cancelled.
 func (p *program) runJob(ctx context.Context, api *api, q *hookadmin.JobRequest, b *bulk) (*hookadmin.Job, error) {
 	show, end := p.jobBar()
@@ -28,7 +28,7 @@ func (p *program) jobBar() (show func(*hookadmin.Job), end func()) {
 			return
 		}
 		if bar == nil {
-			fmt.Fprintf(p.stderr, "The gateway runs %s.\nCtrl-C cancels it; it goes on if this command is killed.\n", shown.Escape(job.ID))
+			fmt.Fprintf(p.stderr, "%s runs.\nCtrl-C cancels it; if this command is killed, a gateway goes on.\n", shown.Escape(job.ID))
 			bar = newBar(p.stderr, job, min(width-40, 40))
 		}
 		_ = bar.Set64(min(job.Done+job.Skipped+job.Failed, max(job.Count, 1))) // a bar that fails stops nothing

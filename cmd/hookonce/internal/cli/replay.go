@@ -6,10 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,13 +97,12 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	if err != nil {
 		return err
 	}
+	if err := idNeedsSource(cmd, given(cmd, eventFilters)); err != nil {
+		return err
+	}
 	rate, err := readRate(cmd, f.rate)
 	if err != nil {
 		return err
-	}
-	selected := &adminclient.EventReplay{
-		Query: query, RequestID: f.requestID, Rate: rate,
-		How: hookadmin.ReplayRequest{AsNew: f.asNew, SameID: f.sameID, Note: noteOf(query)},
 	}
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
@@ -123,9 +120,9 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		}
 		if !some {
 			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			return p.printReplayed(new(adminclient.EventsReplayed), true, f.asJSON)
+			return p.printReplayed(&hookadmin.Job{State: driver.JobDone}, f.asJSON)
 		}
-		return p.replayMatching(ctx, api, selected, b, f)
+		return p.replayMatching(ctx, api, query, b, f)
 	})
 }
 
@@ -178,14 +175,6 @@ func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
 		return hookonce.Rate{}, newUsageError(cmd, fmt.Errorf("--rate: %q %w", text, err))
 	}
 	return hookonce.Rate(rate), nil
-}
-
-// noteOf returns the note that a replay by filter names: the API takes only the one that needs it.
-func noteOf(query url.Values) string {
-	if note := query.Get("note"); note == driver.NoteTxEnded {
-		return note
-	}
-	return ""
 }
 
 func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, f *replayFlags, note string) error {
@@ -275,48 +264,35 @@ func (a *api) noRoute(ctx context.Context, source, event string) error {
 
 // bulkReplayed is the shape of --json for a replay by filter.
 type bulkReplayed struct {
-	Replayed int            `json:"replayed"`
-	Repeated int            `json:"repeated"` // replayed earlier by the same request
-	Passed   int            `json:"passed"`   // no longer matching, or locked; of a job of the gateway
-	Refused  map[string]int `json:"refused"`  // counts by reason; a job of the gateway counts all as "job"
-	// LastError is the reason of the last refusal of a job of the gateway; "" without one.
-	LastError string `json:"last_error"`
-	Complete  bool   `json:"complete"` // false if the replay ended before the last event
+	Replayed  int64  `json:"replayed"`
+	Passed    int64  `json:"passed"` // no longer matching, or locked
+	Refused   int64  `json:"refused"`
+	LastError string `json:"last_error"` // the reason of the last refusal; "" without one
+	Complete  bool   `json:"complete"`   // false if the replay ended before the last event
 }
 
-// replayMatching replays the events that match: in a job of the gateway, or one after the other from
-// here. Events of one id are few, and a job would need their source.
-func (p *program) replayMatching(ctx context.Context, api *api, selected *adminclient.EventReplay, b *bulk, f *replayFlags) error {
-	if api.engine == nil && !selected.Query.Has("id") {
-		job, err := p.runJob(ctx, api, selected.Job(f.rate, f.all), b)
-		if fault, wrong := requestFault(b.cmd, err); wrong {
-			return fault
-		}
-		if job == nil {
-			return err
-		}
-		result := &adminclient.EventsReplayed{Replayed: int(job.Done), Passed: int(job.Skipped), Refused: map[string]int{}}
-		if err == nil && result.Total()+int(job.Failed) == 0 {
-			defer warnOfSource(ctx, p.stderr, api.Client, selected.Query.Get("source"))
-		}
-		if job.Failed > 0 {
-			result.Refused[adminclient.RefusedByJob], result.LastError = int(job.Failed), job.LastError
-		}
-		return errors.Join(p.printReplayed(result, err == nil, f.asJSON), replayEnded(ctx, result, b.continued(selected.Query), err))
+// replayMatching replays the events that match.
+func (p *program) replayMatching(ctx context.Context, api *api, query url.Values, b *bulk, f *replayFlags) error {
+	mode := ""
+	switch {
+	case f.asNew:
+		mode = "as_new"
+	case f.sameID:
+		mode = "same_id"
 	}
-	selected.Progress = func(r *adminclient.EventsReplayed) {
-		api.progress.show("%d events, %d replayed", r.Total(), r.Replayed)
-	}
-	result, err := api.ReplayEvents(ctx, selected)
-	api.progress.end()
+	job, err := p.runJob(ctx, api, &hookadmin.JobRequest{
+		Of: driver.JobOfEvents, Action: driver.JobReplay, Mode: mode, Rate: f.rate, Filter: hookadmin.NewJobFilter(query, f.all),
+	}, b)
 	if fault, wrong := requestFault(b.cmd, err); wrong {
 		return fault
 	}
-	if err == nil && result.Total() == 0 {
-		defer warnOfSource(ctx, p.stderr, api.Client, selected.Query.Get("source"))
+	if job == nil {
+		return err
 	}
-	resume := "continue with the same command and --request-id " + word(b.requestID)
-	return errors.Join(p.printReplayed(result, err == nil, f.asJSON), replayEnded(ctx, result, resume, err))
+	if err == nil && job.Done+job.Skipped+job.Failed == 0 {
+		defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+	}
+	return errors.Join(p.printReplayed(job, f.asJSON), replayEnded(ctx, job, b.continued(query), err))
 }
 
 // requestFault returns the usage error for an error about --request-id, and whether err is one.
@@ -329,49 +305,35 @@ func requestFault(cmd *cobra.Command, err error) (fault error, is bool) {
 	return nil, false
 }
 
-func replayEnded(ctx context.Context, result *adminclient.EventsReplayed, resume string, err error) error {
-	refused := result.Total() - result.Replayed - result.Repeated
+func replayEnded(ctx context.Context, job *hookadmin.Job, resume string, err error) error {
+	events := say.Count(job.Done+job.Skipped+job.Failed, "event")
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", say.Count(result.Total(), "event"), result.Replayed), Remedy: resume}
+		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", events, job.Done), Remedy: resume}
 	case err != nil:
-		return stopped(fmt.Sprintf("%s, %d replayed", say.Count(result.Total(), "event"), result.Replayed), err, resume)
-	case refused > 0:
+		return stopped(fmt.Sprintf("%s, %d replayed", events, job.Done), err, resume)
+	case job.Skipped+job.Failed > 0:
 		remedy := "fix the listed reasons, or narrow the filters"
-		if result.Refused["mode_needed"] > 0 || strings.HasSuffix(result.LastError, driver.ErrModeNeeded.Error()) {
+		if strings.HasSuffix(job.LastError, driver.ErrModeNeeded.Error()) {
 			remedy = "add " + modesHint + ", or narrow the filters"
 		}
-		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", refused, say.Count(result.Total(), "event")), Remedy: remedy}
+		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", job.Skipped+job.Failed, events), Remedy: remedy}
 	}
 	return nil
 }
 
-func (p *program) printReplayed(r *adminclient.EventsReplayed, complete, asJSON bool) error {
+func (p *program) printReplayed(job *hookadmin.Job, asJSON bool) error {
 	if asJSON {
-		out := bulkReplayed{
-			Replayed: r.Replayed, Repeated: r.Repeated, Passed: r.Passed, Refused: make(map[string]int), LastError: r.LastError, Complete: complete,
-		}
-		maps.Copy(out.Refused, r.Refused)
-		return writeJSON(p.stdout, out)
+		return writeJSON(p.stdout, &bulkReplayed{job.Done, job.Skipped, job.Failed, job.LastError, job.State == driver.JobDone})
 	}
-	fmt.Fprintf(p.stdout, "replayed %s\n", say.Count(r.Replayed, "event"))
-	if r.Repeated > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s that this request had already replayed\n", say.Count(r.Repeated, "event"))
+	fmt.Fprintf(p.stdout, "replayed %s\n", say.Count(job.Done, "event"))
+	if job.Skipped > 0 {
+		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", say.Count(job.Skipped, "event"))
 	}
-	if r.Passed > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", say.Count(r.Passed, "event"))
-	}
-	if len(r.Refused) == 0 {
+	if job.Failed == 0 {
 		return nil
 	}
 	t := newFacts(p.stdout, "REFUSED", "REASON")
-	for _, refusal := range adminclient.Refusals {
-		if n := r.Refused[refusal.Code]; n > 0 {
-			t.row(strconv.Itoa(n), refusal.Reason)
-		}
-	}
-	if n := r.Refused[adminclient.RefusedByJob]; n > 0 {
-		t.row(strconv.Itoa(n), "the last: "+r.LastError)
-	}
+	t.row(say.Number(job.Failed), "the last: "+job.LastError)
 	return t.Flush()
 }
