@@ -66,9 +66,8 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 		"/destinations":                new(hookadmin.DestinationPage),
 		"/destinations/x/pause":        new(hookadmin.DestinationPaused),
 		"/destinations/x/retry":        new(hookadmin.DestinationRetried),
-		"/jobs":                        new(hookadmin.JobPage),
+		"/jobs":                        new(hookadmin.Job),
 		"/jobs/":                       new(hookadmin.Job),
-		"/dead-letters/discard":        new(hookadmin.Worked),
 		"/dead-letters/undo":           new(hookadmin.Undone),
 		"/messages":                    new(hookadmin.MessagePage),
 	}
