@@ -107,7 +107,7 @@ func TestWorkOnOneJob(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)
 	all := die(t, store, "e", 50)
-	discard := driver.JobSpec{Action: driver.JobDiscard, Rate: "10"}
+	discard := driver.JobSpec{Action: driver.JobDiscard, Rate: "2"}
 	start(t, store, "other", discard, driver.JobSelection{Text: "none"})
 	start(t, store, "job_1", discard, driver.JobSelection{Source: "shop"})
 	r := newRunner(store, &rig.Log{})
