@@ -44,7 +44,7 @@ var ErrRequestID = operate.ErrRequestID
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
-	// Filter selects the dead letters; its State, Limit, Scan and After are ignored.
+	// Filter selects the dead letters; its State, Sources, Limit, Scan and After are ignored.
 	Filter driver.MessageFilter
 	// EventIDs and MessageIDs, if not empty, narrow the selection to these events and messages;
 	// Filter.Source is then the source of the events.

@@ -158,6 +158,31 @@ func TestInterruptedBulk(t *testing.T) {
 	}
 }
 
+func TestUndo(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, func(c *hookonce.Config) { items(c); routed(c) })
+	deliver(in, delivery("", `{"items":[{"id":1},{"id":2}]}`))
+	bury(t, store, 2)
+	which := &hookonce.DeadLetters{Filter: driver.MessageFilter{Source: "gh", EventID: "1"}, Operation: "op"}
+	worked, err := in.Discard(t.Context(), which)
+	if diff := cmp.Diff(hookonce.Worked{Done: 1}, worked); diff != "" || err != nil {
+		t.Fatalf("Discard: error %v (-want +got):\n%s", err, diff)
+	}
+	for i, want := range []hookonce.Worked{{Done: 1}, {Passed: 1}} {
+		worked, err := in.Undo(t.Context(), "op")
+		if diff := cmp.Diff(want, worked); diff != "" || err != nil {
+			t.Errorf("Undo %d: error %v (-want +got):\n%s", i, err, diff)
+		}
+	}
+	if ev := eventState(t, store, "1"); ev.State != driver.StateDead {
+		t.Errorf("the event is %s, want it dead again", ev.State)
+	}
+	if worked, err := in.Undo(t.Context(), "none"); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("Undo of nothing: %+v, error %v", worked, err)
+	}
+}
+
 // bury leases the n due messages and completes them as dead.
 func bury(t *testing.T, store driver.Store, n int) {
 	t.Helper()
