@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,7 +48,7 @@ type DeadLetters struct {
 	// Filter selects the dead letters; its State, Sources, Limit, Scan and After are ignored.
 	Filter driver.MessageFilter
 	// EventIDs and MessageIDs, if not empty, narrow the selection to these events and messages;
-	// Filter.Source is then the source of the events.
+	// Filter.Source is then the source of the events. They have at most 1 MiB, as JSON.
 	EventIDs   []string
 	MessageIDs []string
 	// Operation is the id of the request, if it is not "": a repeated call with it goes on where the first one
@@ -85,10 +86,12 @@ func (d *DeadLetters) work(ctx context.Context, in *Engine, action string) (Work
 	if !f.Until.IsZero() {
 		sel.Until = &f.Until
 	}
-	if len(sel.EventIDs)+len(sel.MessageIDs) == 0 && f.EventID != "" {
+	switch listed := len(d.EventIDs)+len(d.MessageIDs) > 0; {
+	case f.EventID != "" && (f.MessageID != "" || listed), f.MessageID != "" && listed:
+		return Worked{}, errors.New("hookonce: dead letters: give Filter.EventID, Filter.MessageID, or lists of ids")
+	case f.EventID != "":
 		sel.EventIDs = []string{f.EventID}
-	}
-	if len(sel.EventIDs)+len(sel.MessageIDs) == 0 && f.MessageID != "" {
+	case f.MessageID != "":
 		sel.MessageIDs = []string{f.MessageID}
 	}
 	return worked(in.operator.DoAll(ctx, &operate.Request{

@@ -23,8 +23,8 @@ import (
 const (
 	// maxBody bounds the body of a request, in bytes.
 	maxBody = 1 << 20
-	// maxIDs bounds the ids in one list of a request.
-	maxIDs = 1000
+	// MaxIDs bounds the ids in one list of a request.
+	MaxIDs = 1000
 )
 
 var bodyTooLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("The body must not be longer than %d bytes.", maxBody)}
@@ -249,8 +249,8 @@ func decodeTexts(dec *json.Decoder, key string, into *[]string) string {
 		if slices.Contains(*into, text) {
 			return fmt.Sprintf("%q appears twice", text)
 		}
-		if *into = append(*into, text); len(*into) > maxIDs {
-			return fmt.Sprintf("at most %d of them in one request", maxIDs)
+		if *into = append(*into, text); len(*into) > MaxIDs {
+			return fmt.Sprintf("at most %d of them in one request", MaxIDs)
 		}
 	}
 	if len(*into) == 0 {

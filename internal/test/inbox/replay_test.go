@@ -169,6 +169,15 @@ func TestUndo(t *testing.T) {
 	if diff := cmp.Diff(hookonce.Worked{Done: 1}, worked); diff != "" || err != nil {
 		t.Fatalf("Discard: error %v (-want +got):\n%s", err, diff)
 	}
+	for _, both := range []hookonce.DeadLetters{
+		{Filter: driver.MessageFilter{EventID: "2", MessageID: messageID("1", 0)}},
+		{Filter: driver.MessageFilter{EventID: "1"}, EventIDs: []string{"2"}},
+		{Filter: driver.MessageFilter{MessageID: messageID("1", 0)}, EventIDs: []string{"2"}},
+	} {
+		if worked, err := in.Discard(t.Context(), &both); err == nil || worked.Done > 0 {
+			t.Errorf("Discard of %+v: %+v and no error", both, worked)
+		}
+	}
 	for i, want := range []hookonce.Worked{{Done: 1}, {Passed: 1}} {
 		worked, err := in.Undo(t.Context(), "op")
 		if diff := cmp.Diff(want, worked); diff != "" || err != nil {

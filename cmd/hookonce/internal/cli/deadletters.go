@@ -32,6 +32,9 @@ func readDeadLetters(cmd *cobra.Command, args []string, all bool) (*deadLetters,
 			return nil, newUsageError(cmd, fmt.Errorf("--%s does not apply to named events", names[0]))
 		}
 		ids := slices.Compact(slices.Sorted(slices.Values(args[1:])))
+		if len(ids) > hookadmin.MaxIDs {
+			return nil, newUsageError(cmd, fmt.Errorf("%d events are named, more than %d: name fewer, or use filters", len(ids), hookadmin.MaxIDs))
+		}
 		return &deadLetters{filter: hookadmin.JobFilter{Source: args[0], IDs: ids}}, nil
 	}
 	if err := checkSelection(cmd, deadLetterFilters, all); err != nil {

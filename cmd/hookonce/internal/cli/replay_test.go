@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,6 +137,19 @@ func TestJobsOfCommands(t *testing.T) {
 		t.Errorf("dlq undo: %s", out)
 	}
 	g.await(t, "dead", 3)
+}
+
+// A job takes a bounded number of names.
+func TestTooManyNamedLetters(t *testing.T) {
+	t.Parallel()
+	args := []string{"dlq", "discard", "gh"}
+	for i := range 1001 {
+		args = append(args, strconv.Itoa(i))
+	}
+	_, stderr, code := run(t, t.TempDir(), args...)
+	if code != 2 || !strings.Contains(stderr, "1001 events are named, more than 1000: name fewer, or use filters") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
 }
 
 // continued returns the arguments of the command that the Try: of stderr names.
