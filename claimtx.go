@@ -60,7 +60,7 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 	problem.CloseUnlessFramedOnce(w, r)
 	var d *Delivery
 	a := safely(func() (a *answer) {
-		d, a = in.verify(w, r)
+		d, a = in.verify(w, r, began)
 		return a
 	})
 	if a != nil {
@@ -71,8 +71,8 @@ func (in *Engine) Verify(w http.ResponseWriter, r *http.Request) (*Delivery, err
 	return d, nil
 }
 
-func (in *Engine) verify(w http.ResponseWriter, r *http.Request) (*Delivery, *answer) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
+func (in *Engine) verify(w http.ResponseWriter, r *http.Request, began time.Time) (*Delivery, *answer) {
+	paceBody(w, r, began)
 	name := sourceName(r)
 	budget := in.bodies.Budget(name)
 	defer budget.Release()

@@ -25,6 +25,8 @@ const (
 	maxHeaderFields = 100
 	bodyTimeout     = 10 * time.Second // for the beginning of the body
 	bodyRate        = 256 << 10        // bytes a second that must arrive from then on
+	discardTimeout  = 30 * time.Second // for the rest of a body after the answer
+	discardedBytes  = 32 << 20         // of such a rest
 )
 
 // ServeHTTP receives one delivery for /webhooks/{source}, or answers a handshake of the source's
@@ -38,14 +40,7 @@ const (
 func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	problem.CloseUnlessFramedOnce(w, r)
-	// A stalled body holds its connection for this long, whether it is read or refused unread: the
-	// server waits for it in either case. If the server cannot set deadlines, its own ReadTimeout
-	// holds.
-	deadlines := http.NewResponseController(w)
-	_ = deadlines.SetReadDeadline(began.Add(bodyTimeout))
-	if r.Body != nil {
-		r.Body = &pacedBody{ReadCloser: r.Body, deadlines: deadlines, began: began}
-	}
+	paceBody(w, r, began)
 	name := sourceName(r)
 	setup := in.setup.Load()
 	a := safely(func() *answer { return in.receive(w, r, name, setup) })
@@ -59,8 +54,18 @@ func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer answers r with a, and tells of it. source is "" if there is no such source.
 func (in *Engine) answer(w http.ResponseWriter, r *http.Request, source string, a *answer) {
 	now := time.Now()
+	body, paced := r.Body.(*pacedBody)
+	coming := paced && body.isComing(r)
+	if coming {
+		_ = body.deadlines.EnableFullDuplex() // or net/http reads some of it before it sends the answer
+		w.Header().Set("Connection", "close")
+	}
 	a.write(w, r, now)
 	in.tell.Delivered(r, source, &a.Delivery, now)
+	if coming {
+		_ = body.deadlines.Flush()
+		body.discard()
+	}
 }
 
 // safely calls receive, and turns a panic into an answer of 503: the fault is ours, and the next
@@ -195,23 +200,50 @@ func wasClosed(err error) bool {
 	return errors.Is(err, http.ErrBodyReadAfterClose) || err != nil && err.Error() == "body closed by handler"
 }
 
-// pacedBody gives a body more time as it arrives, whatever size it claims to have: a stalled one has no more than a small
-// one.
+// pacedBody gives a body more time as it arrives, and none for the size that it claims to have.
 type pacedBody struct {
 	io.ReadCloser
 	deadlines      *http.ResponseController
 	began          time.Time
 	read, extended int64
+	ended          bool
+}
+
+// paceBody bounds the time that the body of r has to arrive. A stalled body holds its connection for this long,
+// also when it is refused unread: the server waits for it. If the server cannot set deadlines, its own
+// ReadTimeout holds.
+func paceBody(w http.ResponseWriter, r *http.Request, began time.Time) {
+	deadlines := http.NewResponseController(w)
+	_ = deadlines.SetReadDeadline(began.Add(bodyTimeout))
+	if r.Body != nil {
+		r.Body = &pacedBody{ReadCloser: r.Body, deadlines: deadlines, began: began}
+	}
 }
 
 // Read implements io.Reader.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.ended = err != nil
 	if b.read += int64(n); b.read-b.extended >= bodyRate {
 		b.extended = b.read - b.read%bodyRate
 		_ = b.deadlines.SetReadDeadline(b.began.Add(bodyTimeout + time.Duration(b.extended/bodyRate)*time.Second))
 	}
 	return n, err
+}
+
+// isComing reports whether more of the body of an HTTP/1 request is on its way than net/http reads by itself.
+func (b *pacedBody) isComing(r *http.Request) bool {
+	const readAnyway = 256 << 10
+	waits := b.read == 0 && r.Header.Get("Expect") != "" // for 100 Continue, which it does not get
+	rest := r.ContentLength - b.read
+	return r.ProtoMajor == 1 && !waits && !b.ended && (r.ContentLength < 0 || rest > readAnyway)
+}
+
+// discard reads the rest of a body that was answered. A sender that writes all of it first reads the answer
+// then; a connection that is closed before resets it, and the sender gets an error of the network instead.
+func (b *pacedBody) discard() {
+	_ = b.deadlines.SetReadDeadline(time.Now().Add(discardTimeout))
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, discardedBytes) // the answer is sent; errors mean that the sender has left
 }
 
 // readBody reads the raw body within its limits of size and time.

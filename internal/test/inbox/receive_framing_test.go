@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
@@ -90,4 +92,47 @@ func exchange(conn net.Conn, answers *bufio.Reader, request string) (int, error)
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	return resp.StatusCode, err
+}
+
+// Many senders write all of a body before they read the answer. A connection that is closed before would give
+// them an error of the network, and not the answer.
+func TestAnswerBeforeTheBodyHasArrived(t *testing.T) {
+	t.Parallel()
+	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) { c.Sources[0].MaxBody = 1 << 20 })
+	server := httptest.NewServer(in)
+	t.Cleanup(server.Close)
+	const size = 8 << 20
+	length := fmt.Sprintf("Content-Length: %d\r\n", size)
+	for name, tt := range map[string]struct {
+		source, framing string
+		want            int
+	}{
+		"too long":             {"gh", length, http.StatusRequestEntityTooLarge},
+		"too long, in chunks":  {"gh", "Transfer-Encoding: chunked\r\n", http.StatusRequestEntityTooLarge},
+		"no such source":       {"nobody", length, http.StatusNotFound},
+		"encoding not allowed": {"gh", "Content-Encoding: br\r\nTransfer-Encoding: chunked\r\n", http.StatusUnsupportedMediaType},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := net.Dial("tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := conn.SetDeadline(time.Now().Add(eventually.Bound)); err != nil {
+				t.Fatal(err)
+			}
+			body := strings.Repeat("x", size)
+			if strings.Contains(tt.framing, "chunked") {
+				body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", size, body)
+			}
+			if _, err := io.WriteString(conn, "POST /webhooks/"+tt.source+" HTTP/1.1\r\nHost: x\r\n"+tt.framing+"\r\n"+body); err != nil {
+				t.Fatalf("writing the body: %v", err)
+			}
+			status, err := exchange(conn, bufio.NewReader(conn), "")
+			if err != nil || status != tt.want {
+				t.Errorf("answered %d, %v, want %d", status, err, tt.want)
+			}
+		})
+	}
 }
