@@ -18,9 +18,9 @@ func (p *program) dlqUndoCommand() *cobra.Command {
 		Use:   "undo REQUEST_ID",
 		Short: "Take a discard back: its dead letters are dead again",
 		Long: "Take a discard back, within ten minutes after its end: its dead letters are dead\n" +
-			"again, as they were. dlq discard prints REQUEST_ID. events show has that of every\n" +
-			"discard in its history: job_.... Letters that were undone before, replayed,\n" +
-			"discarded again or pruned since are passed over. Repeating it is safe.",
+			"again, as they were. dlq discard prints REQUEST_ID; the history in events show\n" +
+			"names the job of a discard, which will do too. Letters that were undone before,\n" +
+			"replayed, discarded again or pruned since are passed over. Repeating it is safe.",
 		Example: "  hookonce dlq undo cli_2fdgr3lqh6",
 		Args:    arguments("REQUEST_ID"),
 	}
