@@ -67,16 +67,8 @@ func (h *handling) eventsAndDestinations(ctx context.Context, f *driver.EventFil
 
 // addExports links to the same events as files.
 func (l *listPage) addExports() {
-	values, err := pageValues(l.values)
-	if err != nil {
-		return
-	}
-	for _, name := range []string{"cursor", "limit"} {
-		values.Del(name)
-	}
-	for _, form := range []struct{ file, text string }{{"csv", "CSV"}, {"ndjson", "NDJSON"}} {
-		l.Exports = append(l.Exports, link{l.Root + "api/v1/events." + form.file + queryOf(maps.Clone(values)), form.text})
-	}
+	query := queryOf(maps.Clone(l.asked), "cursor", "", "limit", "")
+	l.Exports = []link{{l.Root + "api/v1/events.csv" + query, "CSV"}, {l.Root + "api/v1/events.ndjson" + query, "NDJSON"}}
 }
 
 func (l *listPage) eventFields(h *handling) {

@@ -17,6 +17,7 @@ type listPage struct {
 	path   string // of the page, without the first slash
 	Root   string
 	values url.Values // parameters, as given
+	asked  url.Values // set by listed: the parameters as the API takes them
 
 	Action   string      // address of the filter form
 	Fields   []formField // of the filter form
@@ -150,6 +151,7 @@ func listed[Filter, Page, Shape any](
 		l.Fault = visible(err.Error())
 		return nil, http.StatusBadRequest
 	}
+	l.asked = values
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	page, stale, err := orKept(h.kept, l.keptAs(l.values), func() (*Page, error) { return find(ctx, filter) })
