@@ -169,6 +169,13 @@ func TestDuplicateIsFlushed(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"wal_writer_delay=10s"}})
 	w := private(t, server)
+	w.wantDuplicatesFlushed(t, "")
+}
+
+// wantDuplicatesFlushed repeats events whose own commits did not wait for the disk, in each way. Afterwards the log of each
+// must be on the disk. suffix is the one of the functions of the log.
+func (w *world) wantDuplicatesFlushed(t *testing.T, suffix string) {
+	t.Helper()
 	confirm := func(ctx context.Context, _ driver.Claim) error { return w.Confirm(ctx) }
 	claim := func(mostlyKnown bool) func(context.Context, driver.Claim) error {
 		return func(ctx context.Context, c driver.Claim) error {
@@ -202,13 +209,13 @@ func TestDuplicateIsFlushed(t *testing.T) {
 				t.Fatal(err)
 			}
 			var end string
-			if err := w.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn()::text").Scan(&end); err != nil {
+			if err := w.pool.QueryRow(t.Context(), "SELECT pg_current_wal_insert_lsn"+suffix+"()::text").Scan(&end); err != nil {
 				t.Fatal(err)
 			}
 			if err := repeat(t.Context(), c); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if w.number(t, "SELECT count(*) WHERE pg_current_wal_flush_lsn() >= $1::pg_lsn", end) == 0 {
+			if w.number(t, "SELECT count(*) WHERE pg_current_wal_flush_lsn"+suffix+"() >= $1::pg_lsn", end) == 0 {
 				t.Errorf("%s returned before the log of the event was on the disk", name)
 			}
 		}

@@ -185,6 +185,12 @@ CREATE TABLE {schema}.run (
 	home       text NOT NULL DEFAULT '' -- where id is the number of a transaction, see run_home
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
+-- Rows of transactions that only write to have something to wait for, see confirm. Each deletes its own
+-- row, so the table is always empty.
+CREATE TABLE {schema}.log_mark (
+	id bigint PRIMARY KEY -- the transaction's number
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- Failed attempts of handlers and SQL consumers, for the audit. A successful attempt is only in
 -- event_state.
 CREATE TABLE {schema}.event_attempt (
@@ -720,9 +726,9 @@ COMMENT ON FUNCTION {schema}.hash_strings(text[]) IS
 -- Returns the cluster, the database and the table run. A record of a run that was restored or
 -- replicated from another one has another home: there its id means nothing.
 --
--- Everybody may read the cluster's identity, unless an administrator forbids it. It is empty then, and
--- fits every cluster, because another role of this one may be able to read it. The other two numbers
--- still tell most copies apart.
+-- Everybody may read the cluster's identity, unless an administrator or the platform forbids it. It is
+-- empty then, and fits every cluster, because another role of this one may be able to read it. The other
+-- two numbers still tell most copies apart.
 CREATE FUNCTION {schema}.run_home() RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
@@ -732,7 +738,7 @@ DECLARE
 BEGIN
 	BEGIN
 		cluster := (SELECT c.system_identifier FROM pg_control_system() c);
-	EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+	EXCEPTION WHEN OTHERS THEN -- each platform refuses with another code
 		NULL;
 	END;
 	RETURN concat_ws('.', cluster, (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()), '{schema}.run'::regclass::oid);
@@ -827,15 +833,23 @@ COMMENT ON FUNCTION {schema}.durably() IS
 -- Makes the commit of this transaction wait until the commits that it can see are durable: their part
 -- of the log may not be on the disk, or only on the primary's. It writes to the log only if needed,
 -- because a transaction that wrote nothing waits for nothing.
+--
+-- Some platforms refuse the functions of the log, each with another code. There it writes and deletes a
+-- row. One row for all would make the copies of an event wait for each other.
 CREATE FUNCTION {schema}.confirm() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	PERFORM {schema}.durably();
-	IF current_setting('synchronous_standby_names') <> '' OR pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN
-		PERFORM pg_logical_emit_message(true, 'hookonce', '');
-	END IF;
+	BEGIN
+		IF current_setting('synchronous_standby_names') <> '' OR pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn() THEN
+			PERFORM pg_logical_emit_message(true, 'hookonce', '');
+		END IF;
+	EXCEPTION WHEN OTHERS THEN
+		INSERT INTO {schema}.log_mark (id) VALUES (txid_current());
+		DELETE FROM {schema}.log_mark WHERE id = txid_current();
+	END;
 END
 $$;
 
