@@ -319,7 +319,7 @@ func (h *health) weaknesses(ctx context.Context) (refused, allowed []driver.Weak
 		return nil, nil, fmt.Errorf("hookonce: reading the durability settings of the database: %w", err)
 	}
 	for _, w := range found {
-		if slices.Contains(h.allowed, w.Setting) {
+		if w.Platform != "" || slices.Contains(h.allowed, w.Setting) {
 			allowed = append(allowed, w)
 		} else {
 			refused = append(refused, w)
@@ -337,6 +337,10 @@ func (h *health) checkDurability(ctx context.Context) error {
 	d := &h.durability
 	if before := d.accepted.Swap(&allowed); before == nil || !slices.Equal(*before, allowed) {
 		for _, w := range allowed {
+			if w.Platform != "" {
+				h.log.Info("a setting of durability is off, and the platform loses nothing by it", slog.String("setting", w.String()))
+				continue
+			}
 			h.log.Warn("the database may lose acknowledged events; the settings allow it", slog.String("setting", w.Setting),
 				slog.String("value", w.Value), slog.String("effect", w.Effect), slog.String("remedy", w.Remedy))
 		}

@@ -415,9 +415,15 @@ type Weakness struct {
 	Value   string // the current value
 	Effect  string // the possible loss, one sentence
 	Remedy  string // the action to take, one sentence
+	// Platform is the managed platform that always has the setting so, and loses nothing by it: Effect then says why, and
+	// Remedy is "". Otherwise it is "".
+	Platform string
 }
 
 // String returns the weakness as a sentence, with its effect and remedy.
 func (w Weakness) String() string {
+	if w.Platform != "" {
+		return fmt.Sprintf("%s: %s is %s, as always there; %s", w.Platform, w.Setting, w.Value, w.Effect)
+	}
 	return fmt.Sprintf("%s is %s: %s %s", w.Setting, w.Value, w.Effect, w.Remedy)
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/platform"
 )
 
 //go:embed postgres/*.sql sqlite/*.sql
@@ -33,6 +34,8 @@ const (
 	schemaPlaceholder = "{schema}"
 	// hashPlaceholder stands for the hash of the file, which each step records.
 	hashPlaceholder = "{hash}"
+	// platformPlaceholder stands for the query that recognises a managed platform.
+	platformPlaceholder = "{platform}"
 )
 
 var (
@@ -91,9 +94,10 @@ func read(folder string) []driver.Migration {
 		if err != nil {
 			panic("hookmigrate: " + err.Error())
 		}
-		hash := fmt.Sprintf("%x", sha256.Sum256(sql))
+		text := strings.ReplaceAll(string(sql), platformPlaceholder, platform.SQL)
+		hash := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
 		steps = append(steps, driver.Migration{
-			Version: version, Name: parts[2], Hash: hash, SQL: strings.ReplaceAll(string(sql), hashPlaceholder, hash),
+			Version: version, Name: parts[2], Hash: hash, SQL: strings.ReplaceAll(text, hashPlaceholder, hash),
 		})
 	}
 	return steps

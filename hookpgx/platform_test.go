@@ -3,6 +3,8 @@ package hookpgx_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
@@ -34,4 +36,75 @@ func TestRefusedFunctions(t *testing.T) {
 func (w *world) has(t *testing.T, signature string) bool {
 	t.Helper()
 	return w.number(t, "SELECT count(*) WHERE to_regprocedure($1) IS NOT NULL", signature) == 1
+}
+
+// TestPlatforms has the settings of managed platforms. Where the storage below is durable, a setting that is off is no
+// weakness. One fact alone is not enough to recognise a platform.
+func TestPlatforms(t *testing.T) {
+	t.Parallel()
+	const version = "CREATE FUNCTION pg_catalog.aurora_version() RETURNS text LANGUAGE sql AS 'SELECT ''16.4.0'''"
+	for name, c := range map[string]struct {
+		config   []string
+		facts    string // SQL that makes them
+		standby  string
+		platform map[string]string // by the weak setting; "" stands for a refused one
+	}{
+		"Neon": {
+			[]string{"fsync=off", "full_page_writes=off", "neon.tenant_id=t", "neon.timeline_id=l", "synchronous_standby_names=walproposer"},
+			"", "walproposer",
+			map[string]string{"fsync": "Neon", "full_page_writes": "Neon"},
+		},
+		"Neon without its safekeepers": {
+			[]string{"fsync=off", "neon.tenant_id=t", "neon.timeline_id=l"}, "", "", map[string]string{"fsync": ""},
+		},
+		"one fact of Neon": {
+			[]string{"fsync=off", "neon.tenant_id=t", "synchronous_standby_names=walproposer"}, "", "walproposer", map[string]string{"fsync": ""},
+		},
+		"Aurora": {
+			[]string{"full_page_writes=off", "rds.extensions=a"}, version, "", map[string]string{"full_page_writes": "Aurora"},
+		},
+		"Aurora without fsync": {
+			[]string{"fsync=off", "full_page_writes=off", "apg_plan_mgmt.capture_plan_baselines=off"},
+			version, "",
+			map[string]string{"fsync": "", "full_page_writes": "Aurora"},
+		},
+		"one fact of Aurora": {[]string{"full_page_writes=off"}, version, "", map[string]string{"full_page_writes": ""}},
+		"Amazon RDS":         {[]string{"full_page_writes=off", "rds.extensions=a"}, "", "", map[string]string{"full_page_writes": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := dbtest.StartServer(t, &dbtest.Options{Config: c.config})
+			if c.standby != "" {
+				server.ReceiveLog(t, c.standby)
+			}
+			w := private(t, server)
+			w.exec(t, "SET allow_system_table_mods = on; "+c.facts)
+			found, err := w.Weaknesses(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, refused := map[string]string{}, ""
+			for _, weakness := range found {
+				got[weakness.Setting] = weakness.Platform
+				if weakness.Platform == "" {
+					refused = weakness.Setting
+				}
+			}
+			if diff := cmp.Diff(c.platform, got); diff != "" {
+				t.Errorf("platforms of the weak settings (-want +got):\n%s", diff)
+			}
+			if refused != "" {
+				w.refusesAll(t, refused)
+				return
+			}
+			w.mustClaim(t, true, newClaim("evt_1"))
+			for _, mostlyKnown := range []bool{false, true} {
+				p := claimOf(newClaim("evt_1"))
+				p.MostlyKnown = mostlyKnown
+				if got, err := w.Claim(t.Context(), p); err != nil || got[0].Claimed {
+					t.Errorf("Claim of a duplicate: got %+v and the error %v", got, err)
+				}
+			}
+		})
+	}
 }

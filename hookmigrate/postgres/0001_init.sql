@@ -808,6 +808,20 @@ $$;
 COMMENT ON FUNCTION {schema}.find_event(text, text) IS
 	'For hookonce itself: the key of an event, by its source and its id as it is shown.';
 
+-- Reports whether a setting is off because the platform stores commits in another way: see package
+-- internal/platform.
+CREATE FUNCTION {schema}.is_covered(setting text) RETURNS boolean
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT coalesce(is_covered.setting = ANY (covered), false) FROM (SELECT) AS always LEFT JOIN (
+		{platform}
+	) AS platform ON true
+$$;
+
+COMMENT ON FUNCTION {schema}.is_covered(text) IS
+	'For hookonce itself: tells whether a setting of durability loses nothing on this managed platform although it is off.';
+
 -- Makes the commit of this transaction wait for the disk, and for the synchronous standbys if any are
 -- named. A stronger synchronous_commit stays, such as remote_apply. If the wait for a standby is
 -- cancelled the server only warns, so the client must get that warning.
@@ -873,7 +887,8 @@ AS $$
 #variable_conflict use_column
 BEGIN
 	IF current_setting('transaction_read_only') = 'on' OR current_setting('synchronous_standby_names') <> ''
-		OR current_setting('fsync') = 'off' OR current_setting('full_page_writes') = 'off'
+		OR (current_setting('fsync') = 'off' AND NOT {schema}.is_covered('fsync'))
+		OR (current_setting('full_page_writes') = 'off' AND NOT {schema}.is_covered('full_page_writes'))
 	THEN
 		RETURN;
 	END IF;
@@ -973,8 +988,9 @@ BEGIN
 	IF current_setting('transaction_read_only') = 'on' THEN
 		RAISE EXCEPTION 'cannot claim events in a read-only transaction' USING ERRCODE = 'read_only_sql_transaction';
 	END IF;
-	IF (current_setting('fsync') = 'off' AND 'fsync' <> ALL (claim.allowed_unsafe))
-		OR (current_setting('full_page_writes') = 'off' AND 'full_page_writes' <> ALL (claim.allowed_unsafe))
+	IF (current_setting('fsync') = 'off' AND 'fsync' <> ALL (claim.allowed_unsafe) AND NOT {schema}.is_covered('fsync'))
+		OR (current_setting('full_page_writes') = 'off' AND 'full_page_writes' <> ALL (claim.allowed_unsafe)
+			AND NOT {schema}.is_covered('full_page_writes'))
 	THEN
 		RAISE EXCEPTION 'the server may lose claimed events: fsync is %, full_page_writes is %',
 			current_setting('fsync'), current_setting('full_page_writes') USING ERRCODE = 'object_not_in_prerequisite_state',

@@ -35,7 +35,7 @@ type Engine struct {
 	// sources: beyond it, authentic timestamps may look stale. It is 0 if no source has a tolerance.
 	Clock func(context.Context) (skew, limit time.Duration, err error)
 	// Weaknesses reads the durability settings of the database. It returns the weak ones; those allowed
-	// are named in the settings.
+	// are named in the settings, or lose nothing on the platform of the server.
 	Weaknesses func(context.Context) (refused, allowed []driver.Weakness, err error)
 	// RetryQuarantined reads a quarantined request again with the present settings of its source, claims its
 	// events, and removes it from the quarantine. The request was verified when it was stored. The error

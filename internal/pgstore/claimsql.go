@@ -66,7 +66,8 @@ SELECT 1 / CASE WHEN work <> 1 OR EXISTS (SELECT FROM state_new) THEN 1 ELSE 0 E
 
 	// safeSQL is whether the server is safe, as the function claim checks it. raiseSQL raises the settings
 	// of the transaction as the functions claim and durably do it, and is true.
-	safeSQL  = `(current_setting('fsync') = 'on' OR $2::bool) AND (current_setting('full_page_writes') = 'on' OR $3::bool)`
+	safeSQL = `(current_setting('fsync') = 'on' OR $2::bool OR {schema}.is_covered('fsync'))
+		AND (current_setting('full_page_writes') = 'on' OR $3::bool OR {schema}.is_covered('full_page_writes'))`
 	raiseSQL = `
 		AND set_config('lock_timeout', $1::text, true) IS NOT NULL
 		AND CASE WHEN current_setting('synchronous_commit') = 'off'

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/platform"
 )
 
 // Now implements [driver.Store]. It takes the same way as claims, so that it fails when they do,
@@ -17,10 +18,13 @@ func (s *Store) Now(ctx context.Context) (now time.Time, err error) {
 	return now.UTC(), err
 }
 
-// settingsSQL reads the settings of the server that a transaction cannot change.
+// settingsSQL reads the settings of the server that a transaction cannot change, and the platform. The schema may not
+// exist yet.
 const settingsSQL = `
 SELECT current_setting('fsync'), current_setting('full_page_writes'),
-	pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'`
+	pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on', coalesce(platform.name, ''), coalesce(platform.reason, ''),
+	coalesce('fsync' = ANY (platform.covered), false), coalesce('full_page_writes' = ANY (platform.covered), false)
+FROM (SELECT) AS always LEFT JOIN (` + platform.SQL + `) AS platform ON true`
 
 // Weaknesses implements [driver.Store]. A server that accepts no writes is unavailable, not weak.
 //
@@ -28,10 +32,10 @@ SELECT current_setting('fsync'), current_setting('full_page_writes'),
 // schema, and https://www.postgresql.org/docs/current/runtime-config-wal.html.
 func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 	const op = "reading the durability settings"
-	var fsync, fullPageWrites string
-	var readOnly bool
+	var fsync, fullPageWrites, name, reason string
+	var readOnly, fsyncCovered, pagesCovered bool
 	err := read(ctx, s.pools.Receive, op, func(r Rows) error {
-		return r.Scan(&fsync, &fullPageWrites, &readOnly)
+		return r.Scan(&fsync, &fullPageWrites, &readOnly, &name, &reason, &fsyncCovered, &pagesCovered)
 	}, settingsSQL)
 	if err != nil {
 		return nil, err
@@ -40,15 +44,21 @@ func (s *Store) Weaknesses(ctx context.Context) ([]driver.Weakness, error) {
 		return nil, fmt.Errorf("%s: %w: connect to the primary", op, driver.ErrReadOnly)
 	}
 	var found []driver.Weakness
+	add := func(covered bool, w driver.Weakness) {
+		if covered {
+			w.Platform, w.Effect, w.Remedy = name, reason, ""
+		}
+		found = append(found, w)
+	}
 	if fsync != "on" {
-		found = append(found, driver.Weakness{
+		add(fsyncCovered, driver.Weakness{
 			Setting: "fsync", Value: fsync,
 			Effect: "A crash of the machine loses acknowledged events or the whole database.",
 			Remedy: "Set fsync = on in postgresql.conf and reload the server.",
 		})
 	}
 	if fullPageWrites != "on" {
-		found = append(found, driver.Weakness{
+		add(pagesCovered, driver.Weakness{
 			Setting: "full_page_writes", Value: fullPageWrites,
 			Effect: "A crash of the machine can leave half-written pages, and lose the events on them.",
 			Remedy: "Set full_page_writes = on in postgresql.conf and reload the server.",

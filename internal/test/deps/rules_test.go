@@ -57,16 +57,17 @@ var rules = map[string]rule{
 		why:     "the one package that links the client of Kafka",
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
-	"hookmigrate":     {within: []string{"driver"}, why: "SQL and a small runner; used from programs of any kind"},
+	"hookmigrate":     {within: []string{"driver", "internal/platform"}, why: "SQL and a small runner; used from programs of any kind"},
 	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
 	"internal/lifecycle": {within: []string{"driver"}, why: "pure functions, so that every store decides alike"},
 	"internal/pgsession": {within: []string{"driver", "internal/pgstore"}, why: "it serves both PostgreSQL clients, so it must import neither"},
+	"internal/platform":  {why: "one SQL text; the schema and the store share it"},
 	"internal/walk":      {within: []string{"driver"}, why: "the bounds of a page, so that every store stops alike"},
 	"internal/pruning":   {within: []string{"driver"}, why: "the events that a pass of pruning looks at, so that both stores remove alike"},
-	"internal/pgstore":   {within: []string{"driver", "hookmigrate", "internal/lifecycle", "internal/pruning", "internal/walk"}, why: "SQL text and row scanning, for every driver"},
+	"internal/pgstore":   {within: []string{"driver", "hookmigrate", "internal/lifecycle", "internal/platform", "internal/pruning", "internal/walk"}, why: "SQL text and row scanning, for every driver"},
 	"internal/sqlitestore": {
 		within:  []string{"driver", "hookmigrate", "internal/lifecycle", "internal/pruning", "internal/walk"},
 		modules: []string{"golang.org/x/sys"},
@@ -264,7 +265,7 @@ var rules = map[string]rule{
 // they build from the standard library, golang.org/x and leanModules.
 var lean = []string{
 	".", "verify", "provider", "driver", "hooksql", "hookmigrate", "hookadmin", "hooktest",
-	"internal/dial", "internal/headers", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgsession", "internal/pgstore", "internal/sample", "internal/sqlitestore", "internal/send",
+	"internal/dial", "internal/headers", "internal/keyfetch", "internal/lifecycle", "internal/locate", "internal/pgsession", "internal/pgstore", "internal/platform", "internal/sample", "internal/sqlitestore", "internal/send",
 	"internal/say",
 }
 

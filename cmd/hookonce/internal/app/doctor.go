@@ -254,6 +254,10 @@ func judgeDurability(refused, allowed []driver.Weakness) Check {
 		c.Seen = append(c.Seen, w.String())
 	}
 	for _, w := range allowed {
+		if w.Platform != "" {
+			c.Seen = append(c.Seen, w.String())
+			continue
+		}
 		if c.Status == StatusOK {
 			c.Status, c.Remedy = StatusWarning, "change it, unless the loss is intended"
 		}
