@@ -107,6 +107,18 @@ var (
 	ErrSchema = errors.New("the database schema does not fit this version of hookonce")
 )
 
+// ServerError says why hookonce does not work with a database server.
+type ServerError struct {
+	Found  string // what was found, and what hookonce needs
+	Remedy string // one sentence, lower case, without a full stop
+}
+
+// Error implements error.
+func (e *ServerError) Error() string { return e.Found }
+
+// Hint returns the remedy; the command line prints it after "Try:".
+func (e *ServerError) Hint() string { return e.Remedy }
+
 // TxEndedError says how a handler ended its transaction. It matches ErrTxEnded.
 type TxEndedError struct {
 	// Committed is false only if the handlers' writes are known to be undone.

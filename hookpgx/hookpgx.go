@@ -1,5 +1,5 @@
 // Package hookpgx is hookonce's store on PostgreSQL, over [github.com/jackc/pgx/v5]. It needs
-// PostgreSQL 12 or newer.
+// PostgreSQL 13 or newer.
 //
 //	pool, err := pgxpool.New(ctx, "postgres://app@db/app")
 //	db := hookpgx.New(pool)

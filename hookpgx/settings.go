@@ -30,6 +30,8 @@ const (
 // read-only, because an operator took it out of service.
 func commonSettings() map[string]string {
 	return map[string]string{
+		// A role may have another one, and texts would then be stored wrongly.
+		"client_encoding": "UTF8",
 		// At a stricter level a whole batch would fail because of one key that is claimed
 		// concurrently.
 		"default_transaction_isolation":       "read committed",

@@ -58,7 +58,7 @@
 //
 // # PostgreSQL
 //
-// PostgreSQL must be version 12 or newer. A program that has a pool passes it on:
+// PostgreSQL must be version 13 or newer. A program that has a pool passes it on:
 //
 //	import _ "github.com/jackc/pgx/v5/stdlib"
 //

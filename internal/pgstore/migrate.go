@@ -12,8 +12,11 @@ import (
 // Migrations implements [driver.Migrator].
 func (s *Store) Migrations() []driver.Migration { return slices.Clone(s.migrations) }
 
-// Applied implements [driver.Migrator].
+// Applied implements [driver.Migrator]. It refuses a server that this program cannot work with.
 func (s *Store) Applied(ctx context.Context) ([]driver.Migration, error) {
+	if err := s.checkServer(ctx); err != nil {
+		return nil, err
+	}
 	steps, err := s.applied(ctx, s.pools.Admin)
 	return steps, readFailed(s.pools.Admin, "reading the version of the schema", err)
 }
@@ -71,7 +74,11 @@ func (s *Store) Apply(ctx context.Context) ([]driver.Migration, error) {
 	case errors.Is(err, driver.ErrSchema):
 		return nil, fmt.Errorf("migrating the schema: %w", err)
 	}
-	return nil, readFailed(s.pools.Admin, "migrating the schema", err) // nothing was written
+	failed := readFailed(s.pools.Admin, "migrating the schema", err) // nothing was written
+	if errors.Is(failed, driver.ErrBadRow) || errors.Is(failed, driver.ErrSchema) {
+		return nil, fmt.Errorf("migrating the schema: the server refused a step: %w", err) // these classes are for rows and old schemas
+	}
+	return nil, failed
 }
 
 // apply runs the missing steps in the transaction of conn.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
@@ -212,5 +213,27 @@ func TestJudgeDestinations(t *testing.T) {
 		if diff := cmp.Diff(tt.want, c.Seen); diff != "" || c.Status != StatusWarning {
 			t.Errorf("%s: %+v (-want +got):\n%s", tt.name, c, diff)
 		}
+	}
+}
+
+func TestDoctorNamesAnotherEncoding(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartServer(t, nil)
+	conn, err := pgx.Connect(t.Context(), server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), "CREATE DATABASE other TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'LATIN1'"); err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "database: "+strings.Replace(server.DSN(), "/postgres?", "/other?", 1))
+	_, checks := statuses(t, s)
+	if c := check(t, checks, "schema"); c.Status != StatusFailure || !strings.Contains(c.Seen[0], "LATIN1") || c.Remedy == "" {
+		t.Errorf("schema: %+v", c)
+	}
+	var refused *driver.ServerError
+	if err := serve(t, s).wait(t); !errors.As(err, &refused) {
+		t.Errorf("serve: got the error %v", err)
 	}
 }
