@@ -1,10 +1,13 @@
 package hookpgx_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
@@ -99,4 +102,49 @@ func TestRefusedMigration(t *testing.T) {
 	if err == nil || errors.Is(err, driver.ErrBadRow) || !strings.Contains(err.Error(), "the server refused a step: step 1 (init)") {
 		t.Errorf("got the error %v", err)
 	}
+}
+
+// TestSessionsThatReadBackslashesOtherwise has clients with the old reading of backslashes.
+func TestSessionsThatReadBackslashesOtherwise(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	conn, err := pgx.Connect(t.Context(), w.pool.Config().ConnString())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	const text = "answered 404: order 17\n"
+	got := ""
+	for _, sql := range []string{
+		"SET standard_conforming_strings = off", "SELECT {schema}.enqueue('mail', '{}', id => 'msg-x1')", "BEGIN",
+		"SELECT count(*) FROM {schema}.take('stripe', 1, ARRAY['a_%'])", "COMMIT",
+	} {
+		if _, err := conn.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema)); err != nil {
+			t.Errorf("%s: %v", sql, err)
+		}
+	}
+	err = conn.QueryRow(t.Context(), "SELECT "+w.schema+".error_signature($1)", pgx.QueryExecModeExec, text).Scan(&got)
+	if want := driver.ErrorSignature(text); err != nil || got != want {
+		t.Errorf("error_signature: got %q and the error %v, want %q", got, err, want)
+	}
+}
+
+// TestTakeWithoutATransactionOnAReplica has a session in which ordinary triggers do not fire.
+func TestTakeWithoutATransactionOnAReplica(t *testing.T) {
+	t.Parallel()
+	w := openWork(t)
+	w.queue(t, "evt_1")
+	conn, err := w.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Conn().Close(context.WithoutCancel(t.Context()))
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SET session_replication_role = replica"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), "SELECT * FROM "+w.schema+".take('stripe')"); err == nil {
+		t.Error("take without a transaction was not refused")
+	}
+	w.wantEvent(t, "evt_1", driver.StatePending, 0)
 }

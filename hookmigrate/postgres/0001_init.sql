@@ -34,6 +34,7 @@ $$;
 CREATE FUNCTION {schema}.error_signature(error text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on -- a client's session may read backslashes otherwise
 AS $$
 	SELECT CASE
 		WHEN octet_length(s.text) <= 200 THEN s.text
@@ -1631,6 +1632,8 @@ $$;
 CREATE CONSTRAINT TRIGGER refuse_autocommit AFTER INSERT ON {schema}.take_call
 	DEFERRABLE INITIALLY DEFERRED
 	FOR EACH ROW EXECUTE FUNCTION {schema}.refuse_autocommit();
+-- Also in a session with session_replication_role = replica.
+ALTER TABLE {schema}.take_call ENABLE ALWAYS TRIGGER refuse_autocommit;
 
 -- A row that take returns.
 CREATE TYPE {schema}.taken_event AS (
@@ -1733,6 +1736,7 @@ COMMENT ON FUNCTION {schema}.take_due(text, integer, text[], timestamptz, bytea)
 CREATE FUNCTION {schema}.take(source text, n integer DEFAULT 1, types text[] DEFAULT NULL) RETURNS SETOF {schema}.taken_event
 LANGUAGE plpgsql SECURITY DEFINER ROWS 10
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
 	moment   timestamptz := clock_timestamp(); -- the transaction may have begun long ago
@@ -1904,6 +1908,7 @@ CREATE FUNCTION {schema}.enqueue(
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
 	moment     timestamptz := clock_timestamp();
