@@ -2,10 +2,11 @@ package dbtest
 
 import (
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -20,9 +21,10 @@ const (
 	keeperLinger   = 5 * time.Second          // go test may be compiling the next package
 )
 
-// keeperFolder is where the processes of one user meet. A file of the same name with ".lock" guards its making and its end.
+// keeperFolder is where the processes of one user meet that find the same version of PostgreSQL. A file of the same name
+// with ".lock" guards its making and its end.
 func keeperFolder() string {
-	return filepath.Join(baseFolder(), "hookonce-shared-"+strconv.Itoa(os.Geteuid()))
+	return filepath.Join(baseFolder(), fmt.Sprintf("hookonce-shared-%d-%x", os.Geteuid(), crc32.ChecksumIEEE([]byte(find()))))
 }
 
 // joinServer returns the DSN of the server that those share who name the same folder, and starts it if none runs. The
