@@ -19,9 +19,12 @@
 //	}
 //	outbox := hookonce.NewOutbox(db)
 //	mux := &hookpgx.Mux{}
+//	type invoicePaid struct { // the whole body: Stripe wraps the invoice in an event
+//		Data struct{ Object struct{ ID string } }
+//	}
 //	hookonce.HandleJSON(mux, "stripe", "invoice.paid",
-//		func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event, inv Invoice) error {
-//			if _, err := tx.Exec(ctx, markPaid, inv.ID); err != nil {
+//		func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event, paid invoicePaid) error {
+//			if _, err := tx.Exec(ctx, markPaid, paid.Data.Object.ID); err != nil {
 //				return err
 //			}
 //			return outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "crm", Body: ev.Body})

@@ -271,8 +271,9 @@ func (in *Engine) wakeAll() {
 
 // Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more
 // work, finishes the work in progress or gives it back, and returns nil. It does not stop deliveries: call
-// Drain first. A second call is an error, unless the first was an UnsafeError: the database could lose
-// acknowledged events.
+// Drain first. If the schema is not this program's (driver.ErrSchema), or the database could lose
+// acknowledged events (an UnsafeError), Run returns at once and may be called again. Any other second call
+// is an error.
 func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")

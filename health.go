@@ -368,12 +368,16 @@ func (h *health) watchDurability(ctx context.Context) error {
 	return err
 }
 
-// startSafely returns an UnsafeError if Run must not start. A database that does not answer is looked
-// at again later.
+// startSafely returns an error if Run must not start: it matches driver.ErrSchema, or is an UnsafeError. A
+// database that does not answer is looked at again later.
 func (h *health) startSafely(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, durabilityTimeout)
 	defer cancel()
-	err := h.checkDurability(ctx)
+	err := h.checkSchema(ctx)
+	if errors.Is(err, driver.ErrSchema) {
+		return fmt.Errorf("%w; in a program, call hookmigrate.Up before Run", err)
+	}
+	err = h.checkDurability(ctx)
 	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
 		return err
 	}

@@ -16,33 +16,6 @@ import (
 
 // Programs around the snippets of pages.
 const (
-	inOwnTransaction = `package main
-
-import (
-	"context"
-	"log"
-	"net/http"
-
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/hookpgx"
-	"github.com/hookonce/hookonce/provider"
-)
-
-type Invoice struct{ ID string }
-
-const markPaid = "UPDATE invoice SET paid = true WHERE id = $1"
-
-func serve(ctx context.Context, pool *pgxpool.Pool, secret string) error {
-	var err error
-%s
-	return err
-}
-
-func main() {}
-`
 	noticed = `package main
 
 import (
