@@ -245,6 +245,7 @@ var rules = map[string]rule{
 	},
 	"internal/test/failover": {why: "it has no code; its tests know the program and the cluster by their outside alone"},
 	"examples/python":        {why: "a program in another language; of Go it has its test"},
+	"examples/behind":        {why: "programs in other languages, and one of a module of its own; of this module it has their test"},
 	"examples/node":          {why: "a program in another language; of Go it has its test"},
 	"internal/test/apart":    {why: "it has no code; its tests run scripts"},
 	"internal/test/browser":  {why: "it has no code; its tests see the dashboard of the program through a browser"},

@@ -64,6 +64,11 @@ var stories = map[string]story{
 			"go run ./cmd/hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret a-secret-of-16-bytes-or-more --type issues --id d1 --duplicate 1": {want: `(?s)"ok".*"duplicate"`},
 		},
 	},
+	"docs/behind.md": {
+		steps: map[string]step{
+			`hookonce probe http://127.0.0.1:3000/hooks --provider standard-webhooks --secret "$APP_SECRET" \`: {left: "the tests of examples/behind run it against each application"},
+		},
+	},
 	"docs/admin-api.md": {
 		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
 		replace: []string{"seconds=30", "seconds=1", "$TOKEN", "x"},

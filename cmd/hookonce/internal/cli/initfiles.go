@@ -74,7 +74,7 @@ func (w *written) yaml() string {
 #   app:
 #     url: http://127.0.0.1:3000/hooks
 #     # Signs the messages as Standard Webhooks, so that the application can
-#     # refuse others:
+#     # refuse others (docs/behind.md):
 #     secret: "${APP_SECRET}"
 #
 # routes:
@@ -89,7 +89,7 @@ destinations:
   app:
     url: ` + w.forward + `
     # Signs the messages as Standard Webhooks, so that the application can
-    # refuse others:
+    # refuse others (docs/behind.md):
     # secret: "${APP_SECRET}"
 
 # sources, types and where select events; this route takes all.

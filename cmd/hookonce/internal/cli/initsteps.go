@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"slices"
@@ -44,6 +46,11 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 		n.next("Give these variables their values, in a copy of " + envExample + ":")
 		n.sayVariables(unset)
 	}
+	if b.forward != "" {
+		n.next("Let your application refuse requests of others: give it and " + config.DefaultFile + " this secret, and take the # from secret:")
+		n.say("     APP_SECRET=%s", newSecret())
+		n.say("     applications to copy: docs/behind.md")
+	}
 	n.next("Start the gateway:")
 	n.say("     hookonce serve")
 	for i := range settings.Engine.Sources {
@@ -59,6 +66,13 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 	}
 	_, err := io.WriteString(p.stdout, n.text.String())
 	return err
+}
+
+// newSecret returns a secret in the form that packages for Standard Webhooks expect.
+func newSecret() string {
+	secret := make([]byte, 24)
+	_, _ = rand.Read(secret) // never fails
+	return "whsec_" + base64.StdEncoding.EncodeToString(secret)
 }
 
 func areSet(n int) string {
