@@ -17,6 +17,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/say"
@@ -30,6 +31,7 @@ var listenFilters = []filterFlag{sourceFilter, sinceFilter}
 type listenFlags struct {
 	*senderFlags
 	api     *apiFlags
+	as      string
 	timeout time.Duration
 	redact  bool
 	json    bool
@@ -46,7 +48,8 @@ func (p *program) listenCommand() *cobra.Command {
 			"TARGET.\n\n" +
 			"TARGET is a URL, or a port and a path of this machine. With --secret copies are\n" +
 			"signed again, so that their signatures are neither too old nor those of another\n" +
-			"secret.",
+			"secret. With --as they are as that destination gets them: for an application\n" +
+			"that runs behind the gateway.",
 		Example: "  hookonce listen 3000/hooks\n" +
 			"  hookonce listen --from https://hookonce.internal:8081 --since 1h \\\n" +
 			"    --source stripe --secret whsec_test 3000/hooks",
@@ -58,13 +61,15 @@ func (p *program) listenCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.api.adminURL, f.api.name, "", "the admin `URL` of the gateway (default: the one that runs here on the database of the settings)")
 	f.api.ca.add(cmd)
-	flags.StringArrayVar(&f.secrets, "secret", nil, "sign the copies of --source with this `SECRET`, or file:PATH")
+	flags.StringVar(&f.as, "as", "", "copy what the destination `NAME` gets, with its headers and signature")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "sign the copies of --source, or of --as, with this `SECRET`, or file:PATH")
 	flags.StringVar(&f.key, "key", "", "`FILE` with the private key, for schemes that sign with one")
 	addSchemeFlags(cmd, f.senderFlags)
 	flags.StringVar(&f.url, "url", "", "the public `URL`, if the signature covers it (default: TARGET)")
 	flags.DurationVar(&f.timeout, "timeout", 30*time.Second, "wait at most this `DURATION` for an answer")
 	flags.BoolVar(&f.redact, "redact", false, "replace values of headers and bodies that look secret by their lengths")
 	flags.BoolVar(&f.json, "json", false, "print JSON, one copy per line")
+	_ = cmd.RegisterFlagCompletionFunc("as", cobra.NoFileCompletions)
 	p.complete(f.api, false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return p.listen(cmd.Context(), f, args[0]) }
 	return cmd
@@ -84,7 +89,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	}
 	ctx, restore := interruptible(ctx)
 	defer restore()
-	client, _, err := p.findGateway(ctx, f.api)
+	client, settings, err := p.findGateway(ctx, f.api)
 	if err != nil {
 		return err
 	}
@@ -94,7 +99,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 			Remedy: "hookonce serve, which starts one; --from URL names the admin address of another one",
 		}
 	}
-	if err := l.prepare(ctx, client, filter.Source); err != nil {
+	if err := l.prepare(ctx, client, settings, filter.Source); err != nil {
 		return err
 	}
 	roots, err := f.api.ca.roots()
@@ -144,7 +149,8 @@ type listener struct {
 	target  *url.URL
 	client  *http.Client
 	sources map[string]*hookadmin.Source
-	signer  *signer // nil without --secret and --key
+	signer  *signer        // nil without --secret and --key
+	as      *asDestination // nil without --as
 	overlap time.Duration
 
 	screen *screen
@@ -155,8 +161,8 @@ type listener struct {
 	last *copied // nil before the first copy
 }
 
-// prepare reads the sources of the gateway, and the key to sign with.
-func (l *listener) prepare(ctx context.Context, client *adminclient.Client, name string) error {
+// prepare reads the sources of the gateway, and the key to sign with. settings are nil for a gateway elsewhere.
+func (l *listener) prepare(ctx context.Context, client *adminclient.Client, settings *config.Settings, name string) error {
 	f := l.flags
 	page, err := client.Sources(ctx)
 	if err != nil {
@@ -172,6 +178,10 @@ func (l *listener) prepare(ctx context.Context, client *adminclient.Client, name
 	source := l.sources[name]
 	if name != "" && source == nil {
 		return f.usage("--source: %q is not in the settings of the gateway; it has %s", name, orDash(strings.Join(sortedNames(l.sources), ", ")))
+	}
+	if f.as != "" {
+		l.as, err = l.newAs(ctx, client, settings)
+		return err
 	}
 	if len(f.secrets) == 0 && f.key == "" {
 		if flags := given(f.cmd, []filterFlag{{name: "scheme"}, {name: "param"}, {name: "signature"}, {name: "url"}}); len(flags) > 0 {

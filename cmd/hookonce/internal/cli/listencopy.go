@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
@@ -84,14 +85,21 @@ type copied struct {
 	// Remark says why a receiver may refuse the copy: its signature is too old; or "".
 	Remark string `json:"remark"`
 
-	header http.Header
-	query  string
-	body   []byte // nil if there is no copy
+	header  http.Header
+	message *send.Message // of --as
+	query   string
+	body    []byte // nil if there is no copy
 }
 
 // copy sends a copy of an event and prints its line.
 func (l *listener) copy(ctx context.Context, event *hookadmin.EventDetail, stored bool) error {
 	c := &copied{Source: event.Source, EventID: event.EventID, Type: event.Type, Stored: stored}
+	if l.as != nil {
+		if c.message = l.as.message(event); c.message == nil {
+			l.note("source %s: events that have no message to %s are left out", c.Source, l.as.name)
+			return nil
+		}
+	}
 	r, err := newStoredRequest(event)
 	if err == nil {
 		err = l.fill(c, r, event)
@@ -112,6 +120,9 @@ func (l *listener) fill(c *copied, r *storedRequest, event *hookadmin.EventDetai
 		}
 	}
 	c.header, c.query, c.body = r.header, l.target.RawQuery, r.body
+	if l.as != nil {
+		return l.sign(c, r.body)
+	}
 	if l.signer != nil {
 		r.withoutOtherSignatures(l.signer.sender)
 		if err := r.whole(l.signer.sender); err != nil {
@@ -138,6 +149,13 @@ func (l *listener) fill(c *copied, r *storedRequest, event *hookadmin.EventDetai
 
 // sign signs a copy with this body.
 func (l *listener) sign(c *copied, body []byte) error {
+	if l.as != nil {
+		header, err := l.as.header(*c.message, c.header, body)
+		if err == nil {
+			c.header, c.body = header, body
+		}
+		return err
+	}
 	public := *l.target
 	public.RawQuery, public.User = "", nil
 	text := public.String()
@@ -191,6 +209,9 @@ func (l *listener) post(ctx context.Context, c *copied) error {
 		return err
 	}
 	c.Status, c.Answer = answer.Status, answerText(answer.Body)
+	if c.Status == http.StatusUnauthorized && l.as == nil {
+		l.note("a copy has the headers of its sender; an application behind the gateway expects those of its destination: --as NAME sends them")
+	}
 	return nil
 }
 

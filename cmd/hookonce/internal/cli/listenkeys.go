@@ -43,7 +43,7 @@ func (l *listener) editAndResend(ctx context.Context) error {
 	}
 	edited := *l.last
 	switch {
-	case l.signer != nil:
+	case l.signer != nil || l.as != nil:
 		if err := l.sign(&edited, body); err != nil {
 			return fmt.Errorf("not sent: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -285,15 +286,13 @@ func (f *senderFlags) header() (http.Header, error) {
 // readSecrets returns the keys of --secret, each the secret itself or file:PATH. A secret of zero bytes
 // matches no request; if there is no other, the error is verify.ErrZeroSecret.
 func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
+	texts, err := f.secretTexts()
+	if err != nil {
+		return nil, err
+	}
 	var keys []verify.Key
 	var zero error
-	for _, text := range f.secrets {
-		if path, ok := strings.CutPrefix(text, "file:"); ok {
-			var err error
-			if text, err = readKeyFile(path); err != nil {
-				return nil, f.usage("--secret: %w", err)
-			}
-		}
+	for _, text := range texts {
 		key, err := v.ParseKey(text)
 		switch {
 		case errors.Is(err, verify.ErrZeroSecret):
@@ -308,6 +307,20 @@ func (f *senderFlags) readSecrets(v *verify.Verifier) ([]verify.Key, error) {
 		return nil, zero
 	}
 	return keys, nil
+}
+
+// secretTexts returns the secrets of --secret.
+func (f *senderFlags) secretTexts() ([]string, error) {
+	texts := slices.Clone(f.secrets)
+	for i, text := range texts {
+		if path, ok := strings.CutPrefix(text, "file:"); ok {
+			var err error
+			if texts[i], err = readKeyFile(path); err != nil {
+				return nil, f.usage("--secret: %w", err)
+			}
+		}
+	}
+	return texts, nil
 }
 
 // givenKey returns the key of --secret or --key to sign with. given is false if there is neither, and
