@@ -97,3 +97,20 @@ func TestReadmeGoBlockRuns(t *testing.T) {
 		t.Errorf("paid: %v, want one invoice", got)
 	}
 }
+
+// The README shows a part of a report of docs/five-minute-test.md, where internal/test/receivers holds it.
+func TestReadmeReport(t *testing.T) {
+	t.Parallel()
+	for _, b := range blocksOf(read(t, "README.md")) {
+		if !strings.HasPrefix(b.first(), "✗") {
+			continue
+		}
+		for _, check := range strings.SplitAfter(b.text, "\n ✗") {
+			if part := strings.TrimSuffix(check, " ✗"); !strings.Contains(read(t, "docs/five-minute-test.md"), part) {
+				t.Errorf("README.md:%d: docs/five-minute-test.md does not have\n%s", b.line, part)
+			}
+		}
+		return
+	}
+	t.Error("README.md has no report of probe")
+}

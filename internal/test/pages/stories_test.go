@@ -58,8 +58,10 @@ sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
 var stories = map[string]story{
 	"README.md": {
 		steps: map[string]step{
-			"go run ./cmd/hookonce demo    # takes 15 s, then leaves the dashboard up until Ctrl-C": {left: "the tests of demo run it, and the second command runs this test"},
-			"Stripe, GitHub, …               hookonce                        your application":      {left: "a drawing"},
+			"go run ./cmd/hookonce demo": {left: "the tests of demo run it"},
+			"go run ./cmd/hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test": {left: "docs/five-minute-test.md has it, too"},
+			"✗ signed an hour ahead           200, effects 1":                                                  {left: "TestReadmeReport holds it against docs/five-minute-test.md"},
+			"Stripe, GitHub, …               hookonce                        your application":                 {left: "a drawing"},
 			"db := hookpgx.New(pool)": {around: inOwnTransaction},
 			"go run ./cmd/hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret a-secret-of-16-bytes-or-more --type issues --id d1 --duplicate 1": {want: `(?s)"ok".*"duplicate"`},
 		},
