@@ -14,11 +14,11 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/certs"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/traces"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/metrics"
 )
 
 // Options are the parameters of Serve.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/certs"
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
+	"github.com/hookonce/hookonce/internal/metrics"
 )
 
 // openCertificates opens the certificates of the public listener. It returns nil without the setting

@@ -14,7 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// Metrics are the metrics of one gateway. All methods may be called concurrently.
+// Metrics are the metrics of one gateway, or of the engine of another program. All methods may be called concurrently.
 type Metrics struct {
 	registry              *prometheus.Registry
 	sources, destinations labels
@@ -40,13 +40,21 @@ type Metrics struct {
 	settling sync.Mutex
 }
 
+// ForEngine returns the metrics of an engine alone: those that an Observer and the database tell.
+func ForEngine() *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.makeOfDeliveries()
+	m.makeOfWork()
+	return m
+}
+
 // New returns the metrics of a gateway that starts with valid settings. version and revision are
 // those of the program.
 func New(version, revision string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := ForEngine()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.makeOfDeliveries()
-	m.makeOfWork()
+	m.store = m.histograms("store_seconds", "Duration of a call of the database.", secondsOfAnswer, "op")
+	m.storeErrors = m.counters("store_errors_total", "Calls of the database that failed.", "op", "class")
 	m.makeOfTLS()
 	info := m.gauges("build_info", "Always 1; the labels tell the version.", "version", "revision", "goversion")
 	info.WithLabelValues(version, revision, runtime.Version()).Set(1)
@@ -79,13 +87,11 @@ func (m *Metrics) makeOfWork() {
 	m.replayed = m.counters("replayed_total", "Events and dead letters that an operator replayed through this gateway.", "source")
 	m.discarded = m.counters("discarded_total", "Dead letters that an operator discarded through this gateway.", "source")
 	m.stale = m.counters("stale_total", "Messages and events that were skipped because a newer version was applied.", "source")
-	m.store = m.histograms("store_seconds", "Duration of a call of the database.", secondsOfAnswer, "op")
-	m.storeErrors = m.counters("store_errors_total", "Calls of the database that failed.", "op", "class")
 	m.pruned = m.counters("pruned_total", "Rows that this gateway pruned.", "kind")
 }
 
-// Gatherer returns all metrics.
-func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+// Registry has all metrics.
+func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Handler answers scrapes.
 func (m *Metrics) Handler() http.Handler {

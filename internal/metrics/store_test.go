@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	hookonce "github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/cmd/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
@@ -250,7 +250,7 @@ var row = regexp.MustCompile("^\\| `(hookonce_[a-z_]+)` \\| ([a-z]+) \\| ([a-z, 
 // exist before the first delivery.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../../../docs/observability.md")
+	page, err := os.ReadFile("../../docs/observability.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestDocs(t *testing.T) {
 			documented = append(documented, fmt.Sprintf("%s %s %s", m[1], m[2], strings.Join(labels, " ")))
 		}
 	}
-	families, err := newGateway(t, rig.OpenSQLite(t), nil).Gatherer().Gather()
+	families, err := newGateway(t, rig.OpenSQLite(t), nil).Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
