@@ -290,8 +290,8 @@ type Destination struct {
 	// two destinations may name each other.
 	OnDead string
 	// AllowPrivate permits addresses that are not public, such as private networks, loopback and
-	// carrier-grade NAT. The address is checked when it is dialled. Link-local and metadata
-	// addresses are always refused.
+	// carrier-grade NAT. New refuses a URL with such an address, or with localhost, without it; the address
+	// of another name is checked when it is dialled. Link-local and metadata addresses are always refused.
 	AllowPrivate bool
 }
 

@@ -148,6 +148,8 @@ func (d *Destination) checkTarget() (faults []error) {
 		faults = append(faults, errors.New("it needs a URL or a Sender"))
 	} else if err := send.CheckURL(d.URL); err != nil {
 		faults = append(faults, err)
+	} else if !d.AllowPrivate && send.IsPrivate(d.URL) {
+		faults = append(faults, errors.New("the address of its URL is not public: set AllowPrivate, which permits it"))
 	}
 	if d.Secret != "" {
 		if _, err := send.CheckSecret(d.Secret); err != nil {

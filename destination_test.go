@@ -56,6 +56,7 @@ func TestDestinationsAreChecked(t *testing.T) {
 	for want, d := range map[string]Destination{
 		"":                        {Name: "a", Sender: sender},
 		"needs a URL or a Sender": {Name: "a"},
+		"set AllowPrivate":        {Name: "a", URL: "http://127.0.0.1:3000/hooks"},
 		"1 to 65535":              {Name: "a", URL: "http://127.0.0.1:99999/"},
 		"a fragment":              {Name: "a", URL: "http://a/#canary"},
 		"neither a name nor":      {Name: "a", URL: "http://10.0.0.256/"},

@@ -99,7 +99,7 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		}
 	}
 	if err := o.db.EnqueueTx(ctx, tx, rows); err != nil {
-		return fmt.Errorf("hookonce: enqueueing: %w", err)
+		return fmt.Errorf("hookonce: %w", err) // it says what it did
 	}
 	if run != nil {
 		run.messages = append(run.messages, messages...)

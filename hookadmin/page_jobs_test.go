@@ -21,7 +21,7 @@ func runGateway(t *testing.T) *gateway {
 	t.Helper()
 	store := rig.OpenSQLite(t)
 	engine := newEngine(t, store, &hookonce.Config{
-		Destinations: []hookonce.Destination{{Name: "billing", URL: "http://127.0.0.1:1/"}},
+		Destinations: []hookonce.Destination{{Name: "billing", URL: "http://127.0.0.1:1/", AllowPrivate: true}},
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/hookonce/hookonce/internal/dial"
 )
 
 // CheckURL returns an error unless raw is an http or https URL with a host and without nonsense,
@@ -14,6 +16,21 @@ import (
 func CheckURL(raw string) error {
 	_, err := parseURL(raw)
 	return err
+}
+
+// IsPrivate reports whether a URL that CheckURL accepts names an address that Target.AllowPrivate allows. It
+// knows addresses and localhost; other names are looked at when they are dialled.
+func IsPrivate(raw string) bool {
+	u, err := parseURL(raw)
+	if err != nil {
+		return false
+	}
+	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return host == "localhost" || strings.HasSuffix(host, ".localhost")
+	}
+	return dial.Always(addr) == nil && dial.Public(addr) != nil
 }
 
 // parseURL does not quote the URL in errors: any part of it may be a secret.

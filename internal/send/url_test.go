@@ -56,3 +56,23 @@ func TestCheckURL(t *testing.T) {
 		}
 	}
 }
+
+func TestIsPrivate(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]bool{
+		"http://127.0.0.1:3000/hooks":     true,
+		"http://LOCALHOST./":              true,
+		"http://app.localhost/":           true,
+		"http://10.0.0.1/":                true,
+		"http://[::1]/":                   true,
+		"https://93.184.216.34/":          false,
+		"https://app.example.com/":        false,
+		"https://localhost.example.com/":  false,
+		"http://169.254.169.254/metadata": false, // always refused, when it is dialled
+		"no URL":                          false,
+	} {
+		if got := IsPrivate(raw); got != want {
+			t.Errorf("IsPrivate(%q) = %v, want %v", raw, got, want)
+		}
+	}
+}

@@ -24,7 +24,7 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 			change(s)
 		})
 	}
-	dest := hookonce.Destination{Name: "app", URL: "http://localhost/x"}
+	dest := hookonce.Destination{Name: "app", URL: "http://localhost/x", AllowPrivate: true}
 	tests := []struct {
 		name string
 		cfg  *hookonce.Config

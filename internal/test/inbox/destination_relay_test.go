@@ -88,7 +88,7 @@ func TestSettingsReachTheRelay(t *testing.T) {
 			{Name: "retry", Timeout: 40 * time.Second, Concurrency: 4, Retry: hookonce.Retry{Attempts: 7}},
 			{Name: "rate", Rate: hookonce.Rate{Count: 3, Per: time.Hour}},
 		} {
-			d.URL = "http://localhost/"
+			d.URL, d.AllowPrivate = "http://localhost/", true
 			c.Destinations = append(c.Destinations, d)
 		}
 	}))
@@ -107,16 +107,13 @@ func TestSettingsReachTheRelay(t *testing.T) {
 	}
 }
 
+// The address behind a name is checked when it is dialled: internal/send tests that.
 func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	t.Parallel()
-	store := rig.OpenSQLite(t)
-	in := newEngine(t, store, func(c *hookonce.Config) {
-		sendTo(c, newSink(t).URL, hookonce.Retry{Attempts: 1})
-		c.Destinations[0].AllowPrivate = false
+	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{
+		Destinations: []hookonce.Destination{{Name: "app", URL: newSink(t).URL}},
 	})
-	run(t, in)
-	deliver(in, delivery("1", "{}"))
-	if got := settled(t, store, "1", driver.StateDead).LastError; !strings.Contains(got, "not allowed") {
-		t.Errorf("error %q, want one that says that the address is not allowed", got)
+	if err == nil || !strings.Contains(err.Error(), `destination "app"`) || !strings.Contains(err.Error(), "AllowPrivate") {
+		t.Errorf("got the error %v, want one that names the destination and AllowPrivate", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
@@ -26,6 +27,17 @@ func TestRunNeedsTheSchema(t *testing.T) {
 	defer stop()
 	if err := in.Run(ctx); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "hookmigrate.Up") {
 		t.Errorf("Run on an empty database: got the error %v, want %v with hookmigrate.Up", err, driver.ErrSchema)
+	}
+	tx, err := store.Writer().BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = hookonce.NewOutbox(store).EnqueueTx(ctx, tx, &hookonce.Message{Destination: "app"})
+	if !errors.Is(err, driver.ErrSchema) || strings.Count(err.Error(), "enqueueing") != 1 {
+		t.Errorf("EnqueueTx on an empty database: got the error %v, want %v, enqueueing once", err, driver.ErrSchema)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := hookmigrate.Up(ctx, store); err != nil {
 		t.Fatal(err)

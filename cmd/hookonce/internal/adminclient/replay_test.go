@@ -41,7 +41,7 @@ func newAPI(t *testing.T, store driver.Store) *adminclient.Client {
 	t.Helper()
 	engine, err := hookonce.NewEngine(store, &hookonce.Config{
 		Sources:      []hookonce.Source{{Name: "lab", Provider: "none", Event: provider.EventRules{ID: "body:id"}}},
-		Destinations: []hookonce.Destination{{Name: "app", URL: "http://127.0.0.1:1/"}},
+		Destinations: []hookonce.Destination{{Name: "app", URL: "http://127.0.0.1:1/", AllowPrivate: true}},
 		Routes:       []hookonce.Route{{Name: "all", To: "app"}},
 		Logger:       slog.New(slog.DiscardHandler),
 	})
