@@ -50,6 +50,38 @@ func handle(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 
 func main() {}
 `
+	inServer = `package main
+
+import (
+	"net/http"
+
+	"github.com/hookonce/hookonce"
+)
+
+func mount(in *hookonce.Engine) func(http.ResponseWriter, *http.Request, string) {
+%s
+	return deliver
+}
+
+func main() {}
+`
+	inStop = `package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/hookonce/hookonce"
+)
+
+func stop(ctx context.Context, in *hookonce.Engine, server *http.Server, stopRun func(), ran <-chan error) error {
+%s
+	return err
+}
+
+func main() {}
+`
 	withSource = `database: sqlite:hookonce.db
 sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
 %s`
@@ -138,7 +170,11 @@ var stories = map[string]story{
 		},
 	},
 	"docs/library.md": {
-		steps: map[string]step{"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {": {around: noticed}},
+		steps: map[string]step{
+			"deliver := func(w http.ResponseWriter, r *http.Request, source string) { // source: from your router": {around: inServer},
+			"in.Drain()                     // later deliveries are answered 503":                                  {around: inStop},
+			"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {":                                 {around: noticed},
+		},
 	},
 	"docs/replay.md": {
 		ready: letters,
