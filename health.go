@@ -155,7 +155,7 @@ type clockReading struct {
 	stepped time.Time
 }
 
-// maxClockError is the largest error of a clock with which old rows are removed. Events of a clock that was ahead
+// maxClockError is the largest error of a clock: beyond it no old rows are removed. Events of a clock that was ahead
 // cannot be told from old ones.
 const maxClockError = time.Hour
 

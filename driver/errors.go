@@ -109,7 +109,7 @@ var (
 
 // ServerError says why hookonce does not work with a database server.
 type ServerError struct {
-	Found  string // what was found, and what hookonce needs
+	Found  string // the server as it is, and the need of hookonce
 	Remedy string // one sentence, lower case, without a full stop
 }
 

@@ -144,7 +144,7 @@ type Job struct {
 	Done      int64  // letters or events that were changed
 	Skipped   int64  // not changed, because they no longer match or are locked
 	Failed    int64  // refused; LastError has the reason of the last one
-	LastError string // also an error of the database, after which the job is tried again
+	LastError string // also an error of the database; then the job is tried again
 
 	Cursor string // where the job goes on; only package internal/jobs reads it
 	Owner  string // the process that took the job last

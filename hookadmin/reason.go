@@ -60,7 +60,7 @@ func ErrorOf(reason string) error {
 	return nil
 }
 
-// sentence is what an answer says of an error. A page has another one where the API's is of no use to a
+// sentence is the text of an answer for an error. A page has another one where the API's is of no use to a
 // person.
 type sentence struct {
 	err       error
@@ -81,7 +81,7 @@ func (all sentences) refusal(err error) *refusal {
 	return nil
 }
 
-// text returns what a page says of a change that failed, or "".
+// text returns the text of a page for a change that failed, or "".
 func (all sentences) text(err error) string {
 	for _, s := range all {
 		if errors.Is(err, s.err) {

@@ -129,7 +129,7 @@ func TestSessionsThatReadBackslashesOtherwise(t *testing.T) {
 	}
 }
 
-// TestTakeWithoutATransactionOnAReplica has a session in which ordinary triggers do not fire.
+// TestTakeWithoutATransactionOnAReplica has a session whose ordinary triggers do not fire.
 func TestTakeWithoutATransactionOnAReplica(t *testing.T) {
 	t.Parallel()
 	w := openWork(t)

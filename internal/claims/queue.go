@@ -68,7 +68,7 @@ type Reservation interface {
 	Cancel()
 }
 
-// Unit is one delivery in the queue. One flusher claims its events, and all of them are answered
+// Unit is one delivery in the queue. One flusher claims its events, and they are answered
 // together.
 type Unit struct {
 	Claims  []driver.Claim

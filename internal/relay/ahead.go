@@ -71,7 +71,7 @@ func (r *relay) feed(ctx, sendCtx context.Context) {
 			}
 			r.freeBytes(s.bytes)
 			r.waiting.Add(-1)
-			signal(r.freed) // whoever looked in between counted it twice: as waiting, and in its slot
+			signal(r.freed) // a look in between counted it twice: as waiting, and in its slot
 			s.holds = r.slots
 			select {
 			case r.hands <- s:

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// secretCompares are the functions that compare what a stranger sent with a secret, or with what only a
-// secret can make.
+// secretCompares are the functions that compare input of a stranger with a secret, or with something that only
+// a secret can make.
 var secretCompares = []string{
 	"hookadmin.accessOf", "hookadmin.action", "hookadmin.started", "hookadmin.unseal",
 	"hookonce.knows",
