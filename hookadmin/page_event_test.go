@@ -246,7 +246,7 @@ func TestForgedForms(t *testing.T) {
 		status int
 	}{
 		{"no token", with("token").Encode(), nil, 403},
-		{"another token", with("token", "x"+values.Get("token")[1:]).Encode(), nil, 403},
+		{"another token", with("token", "!"+values.Get("token")[1:]).Encode(), nil, 403},
 		{"no key", with("key").Encode(), nil, 400},
 		{"a long key", with("key", strings.Repeat("k", 256)).Encode(), nil, 400},
 		{"an unknown field", with("all", "1").Encode(), nil, 400},
