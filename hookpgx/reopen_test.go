@@ -14,6 +14,7 @@ import (
 func TestReopenBehindLocks(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
+	w.mustClaimDead(t, "another one", "billing")
 	type result struct{ Reopened, Held bool }
 	for name, tt := range map[string]struct {
 		lock, end string
