@@ -145,8 +145,19 @@ func (tr *trial) killWhileSending(sent <-chan struct{}) {
 		}
 		due = tr.acks.Load() + 1 + tr.random.Int64N(most)
 		tr.pause(20 * time.Millisecond)
-		tr.killOne()
+		if tr.cutNone() {
+			tr.receivers[tr.random.IntN(len(tr.receivers))].kill()
+		} else {
+			tr.killOne()
+		}
 	}
+}
+
+// cutNone reports whether no kill has cut off a delivery so far. A short trial could end without one.
+func (tr *trial) cutNone() bool {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.figures.cut == 0
 }
 
 // killWhileDraining kills a process a few times a second while work is unfinished, but only a
