@@ -46,6 +46,7 @@ func oldPrimary(t *testing.T) (both string, old, after *world) {
 	old, after = private(t, first), private(t, second)
 	first.Shutdown(t)
 	first.Restart(t, "synchronous_standby_names=nobody_here")
+	old.pool.Reset() // its connections ended with the server
 	return both, old, after
 }
 
