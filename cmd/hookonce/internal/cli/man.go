@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,14 +40,9 @@ func (p *program) manCommand() *cobra.Command {
 // sourceDate returns the date of this program's source, or nil for the current one: pages of one source
 // are alike.
 func sourceDate() *time.Time {
-	info, _ := debug.ReadBuildInfo()
-	if info == nil {
+	at, err := time.Parse(time.RFC3339, buildVersions().Date)
+	if err != nil {
 		return nil
 	}
-	for _, s := range info.Settings {
-		if at, err := time.Parse(time.RFC3339, s.Value); s.Key == "vcs.time" && err == nil {
-			return &at
-		}
-	}
-	return nil
+	return &at
 }

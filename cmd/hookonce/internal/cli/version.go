@@ -5,20 +5,26 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 )
 
-// version is set by the linker in release builds:
+// The linker sets these in release builds, which are made without git:
 // -ldflags "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version=v1.2.3".
-var version string
+var (
+	version  string
+	revision string // of the source
+	date     string // of that revision, as RFC 3339
+)
 
 // versions is the shape of --json.
 type versions struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision"` // of the source; "" if it was not recorded
+	Date     string `json:"date"`     // of that revision, as RFC 3339; "" if it was not recorded
 	Modified bool   `json:"modified"` // the source had changes beyond that revision
 	Go       string `json:"go"`
 	SQLite   string `json:"sqlite"`
@@ -45,7 +51,7 @@ func (p *program) versionCommand() *cobra.Command {
 		}
 		fmt.Fprintf(p.stdout, "hookonce %s\n", v.Version)
 		if v.Revision != "" {
-			fmt.Fprintf(p.stdout, "revision %s\n", v.Revision)
+			fmt.Fprintln(p.stdout, strings.TrimSuffix("revision "+v.Revision+", "+v.Date, ", "))
 		}
 		fmt.Fprintf(p.stdout, "%s %s, SQLite %s\n", v.Go, v.Platform, v.SQLite)
 		return nil
@@ -55,22 +61,25 @@ func (p *program) versionCommand() *cobra.Command {
 
 func buildVersions() versions {
 	v := versions{
-		Version:  cmp.Or(version, "(devel)"),
+		Version:  version,
+		Revision: revision,
+		Date:     date,
 		Go:       runtime.Version(),
 		Platform: runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	v.Version = cmp.Or(version, info.Main.Version, "(devel)")
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			v.Revision = s.Value
-		case "vcs.modified":
-			v.Modified = s.Value == "true"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v.Version = cmp.Or(v.Version, info.Main.Version)
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Revision = cmp.Or(v.Revision, s.Value)
+			case "vcs.time":
+				v.Date = cmp.Or(v.Date, s.Value)
+			case "vcs.modified":
+				v.Modified = s.Value == "true"
+			}
 		}
 	}
+	v.Version = cmp.Or(v.Version, "(devel)")
 	return v
 }
