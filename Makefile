@@ -64,6 +64,14 @@ lint: ## Runs the linters, and the tests of the project's own rules.
 	.ci/tool golangci-lint run ./...
 	go test ./internal/test/deps
 
+.PHONY: release
+release: ## Builds a release into dist, twice: make release VERSION=v1.2.3, or a trial of the last commit.
+	.ci/release $(or $(VERSION),-snapshot v0.0.0)
+
+.PHONY: packages
+packages: ## Installs the packages on a bare Debian, and runs the image; needs root.
+	HOOKONCE_TEST=packages go test -count=1 -timeout 1h -v ./internal/test/packaging
+
 .PHONY: bare
 bare: ## Runs the README's commands and all tests on a new bare Debian; needs root.
 	.ci/bare all

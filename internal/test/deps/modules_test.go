@@ -10,7 +10,10 @@ import (
 // Modules of Go and projects of npm. Each has dependencies that the library and the gateway must not
 // have, so a new one needs a reason.
 var (
-	modules  = []string{"bench/river/go.mod", "examples/behind/go/go.mod", "go.mod", "internal/test/acme/go.mod", "internal/test/sdk/go.mod"}
+	modules = []string{
+		"bench/river/go.mod", "examples/behind/go/go.mod", "go.mod", "internal/release/go.mod", "internal/test/acme/go.mod",
+		"internal/test/sdk/go.mod",
+	}
 	projects = []string{
 		"examples/behind/express/package.json", "examples/node/package.json", "internal/test/receivers/node/package.json",
 		"internal/test/sdk/npm/package.json",

@@ -27,6 +27,7 @@ var needs = map[string]string{
 	"cluster":   "needs Patroni, etcd, HAProxy, and root",
 	"demo":      "plays the demo to its end",
 	"examples":  "needs Python, Node, npm, curl and openssl",
+	"packages":  "builds the packages and the image, and installs and runs them; needs root",
 	"pooler":    "needs PgBouncer",
 	"receivers": "needs Python with FastAPI, and Node with npm",
 	"scale":     "needs HAProxy",

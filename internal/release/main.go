@@ -1,0 +1,216 @@
+// Command release builds all that a release of hookonce has, from the last commit: programs, archives, packages, an image,
+// bills of materials, checksums and their signature. It builds everything twice, in two folders, and fails unless both
+// have the same bytes. .ci/release runs it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// allTargets are the systems that a release is for.
+const allTargets = "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64"
+
+// release describes a release for its builds.
+type release struct {
+	version  string // v1.2.3
+	revision string
+	date     time.Time // of the revision
+	targets  []target
+	notes    string // what changed, of CHANGELOG.md
+	key      string // the public key, as minisign writes it
+	snapshot bool
+}
+
+// target is a system.
+type target struct{ os, arch string }
+
+func (t target) String() string { return t.os + "_" + t.arch }
+
+func (t target) program() string {
+	if t.os == "windows" {
+		return "hookonce.exe"
+	}
+	return "hookonce"
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+// run builds a release of the checkout in the current folder.
+func run(ctx context.Context, args []string, log io.Writer) error {
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	snapshot := flags.Bool("snapshot", false, "build the last commit for a trial: without a tag, signed with a key that is thrown away")
+	targets := flags.String("targets", allTargets, "build for these systems; host is this one")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: .ci/release [-snapshot] [-targets OS/ARCH,...] VERSION [OUT]")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() < 1 || flags.NArg() > 2 {
+		flags.Usage()
+		return errors.New("it needs a version, such as v1.2.3")
+	}
+	out := "dist"
+	if flags.NArg() == 2 {
+		out = flags.Arg(1)
+	}
+	if _, err := os.Stat(out); err == nil {
+		return fmt.Errorf("%s exists: remove it, or name another folder", out)
+	}
+	temporary, err := os.MkdirTemp("", "hookonce-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary)
+	r := &release{version: flags.Arg(0), snapshot: *snapshot}
+	if r.targets, err = parseTargets(*targets); err != nil {
+		return err
+	}
+	if err := r.describe(ctx); err != nil {
+		return err
+	}
+	key, err := r.signingKey(ctx, temporary)
+	if err != nil {
+		return err
+	}
+	made, err := r.buildTwice(ctx, temporary, log)
+	if err != nil {
+		return err
+	}
+	if err := r.sign(ctx, made, key); err != nil {
+		return err
+	}
+	if err := os.CopyFS(out, os.DirFS(made)); err != nil {
+		return err
+	}
+	fmt.Fprintf(log, "%s is in %s\n", r.version, out)
+	return nil
+}
+
+func parseTargets(list string) (targets []target, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name == "host" {
+			name = runtime.GOOS + "/" + runtime.GOARCH
+		}
+		system, arch, ok := strings.Cut(name, "/")
+		if !ok {
+			return nil, fmt.Errorf("-targets %s: %q is not OS/ARCH", list, name)
+		}
+		targets = append(targets, target{system, arch})
+	}
+	return targets, nil
+}
+
+// versionForm is that of a tag: the versions of packages are made of it.
+var versionForm = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9a-z]+(\.[0-9a-z]+)*)?$`)
+
+// describe reads revision, date and notes from git, and checks that this revision may be released.
+func (r *release) describe(ctx context.Context) error {
+	if !versionForm.MatchString(r.version) {
+		return fmt.Errorf("%q is no version: it is written v1.2.3 or v1.2.3-rc.1", r.version)
+	}
+	seen, err := git(ctx, "log", "-1", "--format=%H %ct")
+	if err != nil {
+		return err
+	}
+	var seconds int64
+	if _, err := fmt.Sscanf(seen, "%s %d", &r.revision, &seconds); err != nil {
+		return fmt.Errorf("git log: %w", err)
+	}
+	r.date = time.Unix(seconds, 0).UTC()
+	changelog, err := git(ctx, "show", "HEAD:CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	if r.notes, err = notes(changelog, r.version, r.snapshot); err != nil {
+		return err
+	}
+	if r.snapshot {
+		return nil
+	}
+	if tagged, err := git(ctx, "rev-list", "-1", r.version); err != nil || tagged != r.revision {
+		return fmt.Errorf("the last commit is not tagged %s: tag it, or build a -snapshot", r.version)
+	}
+	return nil
+}
+
+// buildTwice builds in two folders, and returns the one with the results. In the second folder nothing comes from the cache
+// of compiled packages, except for a snapshot.
+func (r *release) buildTwice(ctx context.Context, temporary string, log io.Writer) (string, error) {
+	first, second := filepath.Join(temporary, "1"), filepath.Join(temporary, "another-folder")
+	for _, folder := range []string{first, second} {
+		start := time.Now()
+		source, made := filepath.Join(folder, "source"), filepath.Join(folder, "made")
+		for _, name := range []string{source, made} {
+			if err := os.MkdirAll(name, 0o700); err != nil {
+				return "", err
+			}
+		}
+		if err := export(ctx, source); err != nil {
+			return "", err
+		}
+		b := &build{release: r, ctx: ctx, source: source, made: made, log: log}
+		if folder == second && !r.snapshot {
+			b.environment = append(b.environment, "GOCACHE="+filepath.Join(folder, "cache"))
+		}
+		if err := b.all(); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(log, "built in %s, %s\n", folder, time.Since(start).Round(time.Second))
+	}
+	made := filepath.Join(first, "made")
+	return made, same(made, filepath.Join(second, "made"))
+}
+
+// export writes the files of the last commit into a folder.
+func export(ctx context.Context, folder string) error {
+	archive := filepath.Join(filepath.Dir(folder), "source.tar")
+	if _, err := git(ctx, "archive", "--format=tar", "--output="+archive, "HEAD"); err != nil {
+		return err
+	}
+	_, err := output(ctx, folder, nil, "tar", "-xf", archive)
+	return err
+}
+
+func git(ctx context.Context, args ...string) (string, error) {
+	// The checkout may belong to another user.
+	return output(ctx, "", nil, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
+}
+
+// output runs a command, and returns its output.
+func output(ctx context.Context, folder string, environment []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.Stdin = os.Stdin // minisign may ask for the password of a key
+	out, err := cmd.Output()
+	if err != nil {
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("%w\n%s%s", err, out, failed.Stderr)
+		}
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
