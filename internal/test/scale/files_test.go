@@ -118,6 +118,7 @@ type (
 			Spec     struct {
 				Grace           int              `yaml:"terminationGracePeriodSeconds"`
 				Automount       bool             `yaml:"automountServiceAccountToken"`
+				ServiceLinks    *bool            `yaml:"enableServiceLinks"`
 				SecurityContext map[string]any   `yaml:"securityContext"`
 				Spread          []map[string]any `yaml:"topologySpreadConstraints"`
 				Containers      []container      `yaml:"containers"`
@@ -128,7 +129,7 @@ type (
 	container struct {
 		Name            string           `yaml:"name"`
 		Image           string           `yaml:"image"`
-		Command         []string         `yaml:"command"`
+		Args            []string         `yaml:"args"`
 		EnvFrom         []map[string]any `yaml:"envFrom"`
 		Env             []variable       `yaml:"env"`
 		Ports           []port           `yaml:"ports"`
@@ -279,6 +280,9 @@ func TestKubernetes(t *testing.T) {
 		t.Errorf("a rollout counts as failed after %s, and a start may take %s", deadline, starting)
 	}
 	c.checkMemory(t)
+	if pod.ServiceLinks == nil || *pod.ServiceLinks {
+		t.Error("Kubernetes sets variables such as HOOKONCE_PORT for the services, and the gateway reads those with this prefix")
+	}
 	if keys := fmt.Sprint(pod.Spread[0]["matchLabelKeys"]); keys != "[pod-template-hash]" || b.Unhealthy != "AlwaysAllow" {
 		t.Errorf("pods are spread by %s, and pods that are not ready are evicted by the policy %q", keys, b.Unhealthy)
 	}

@@ -18,6 +18,9 @@ func TestDeployedCommands(t *testing.T) {
 			commands = append(commands, strings.Fields(command))
 		} else if list := strings.Trim(value, " []"); name == "command" || name == "test" {
 			words := strings.Split(strings.NewReplacer("CMD, ", "", `"`, "").Replace(list), ", ")
+			if name == "command" {
+				words = slices.Insert(words, 0, "/hookonce") // the image names the program
+			}
 			commands = append(commands, words)
 		}
 	}
