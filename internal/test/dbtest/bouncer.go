@@ -100,7 +100,7 @@ func startBouncer(dsn string, opts BouncerOptions) (*Bouncer, error) {
 }
 
 // launch writes the files of PgBouncer, starts it, and waits until it accepts connections.
-func (b *Bouncer) launch(server *pgx.ConnConfig, owner *syscall.Credential, opts BouncerOptions) error {
+func (b *Bouncer) launch(server *pgx.ConnConfig, owner *Credential, opts BouncerOptions) error {
 	onServer := ""
 	if opts.OnServer != "" {
 		onServer = " connect_query='" + strings.ReplaceAll(opts.OnServer, "'", "''") + "'"
@@ -149,7 +149,7 @@ func (b *Bouncer) launch(server *pgx.ConnConfig, owner *syscall.Credential, opts
 	b.cmd.Dir = b.folder
 	b.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 	b.cmd.Stdout, b.cmd.Stderr = log, log
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setpgid: true}
+	b.cmd.SysProcAttr = ownGroup(owner)
 	dieWithParent(b.cmd.SysProcAttr, syscall.SIGQUIT)
 	if err := startChild(b.cmd); err != nil {
 		return err

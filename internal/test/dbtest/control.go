@@ -68,7 +68,7 @@ func (s *Server) end(signal syscall.Signal) error {
 	if signal != syscall.SIGKILL {
 		target = all[:1]
 		// A frozen process ignores every other signal.
-		if err := signalAll(all, syscall.SIGCONT); err != nil {
+		if err := signalAll(all, sigCont); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (s *Server) Stop(t testing.TB) {
 	if err := s.stopFirst(); err != nil {
 		t.Fatalf("dbtest: %v", err)
 	}
-	s.signal(t, syscall.SIGSTOP)
+	s.signal(t, sigStop)
 }
 
 // stopFirst stops the first process, so that it starts no new ones while they are listed. It may start one for a moment
@@ -104,7 +104,7 @@ func (s *Server) stopFirst() error {
 		return errors.New("the server is not running")
 	}
 	first := s.cmd.Process.Pid
-	if err := signalAll([]int{first}, syscall.SIGSTOP); err != nil {
+	if err := signalAll([]int{first}, sigStop); err != nil {
 		return err
 	}
 	return waitFor([]int{first}, "runs", func(pid int) bool { return stopped(pid) || !alive(pid) })
@@ -113,7 +113,7 @@ func (s *Server) stopFirst() error {
 // Cont lets a frozen server continue.
 func (s *Server) Cont(t testing.TB) {
 	t.Helper()
-	s.signal(t, syscall.SIGCONT)
+	s.signal(t, sigCont)
 }
 
 func (s *Server) signal(t testing.TB, signal syscall.Signal) {

@@ -243,7 +243,7 @@ func TestSharedServer(t *testing.T) {
 	if later == dsn {
 		t.Error("the server of the next process is the old one")
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil { // the server fails by itself
+	if err := signalAll([]int{pid}, syscall.SIGKILL); err != nil { // the server fails by itself
 		t.Fatal(err)
 	}
 	checkGone(t, folder, []int{pid})

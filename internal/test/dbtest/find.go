@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -134,7 +133,7 @@ func install(check, before func() error, packages ...string) error {
 	if missing == nil || !canInstall() {
 		return missing
 	}
-	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), syscall.LOCK_EX)
+	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), lockExclusive)
 	if err != nil {
 		return err
 	}

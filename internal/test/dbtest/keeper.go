@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
@@ -30,12 +29,12 @@ func keeperFolder() string {
 // joinServer returns the DSN of the server that those share who name the same folder, and starts it if none runs. The
 // server stays until leave is called or this process ends.
 func joinServer(folder string) (dsn string, leave func(), err error) {
-	open, err := lockFile(folder+".lock", syscall.LOCK_EX)
+	open, err := lockFile(folder+".lock", lockExclusive)
 	if err != nil {
 		return "", nil, err
 	}
 	defer open()
-	if unlock, err := lockFile(filepath.Join(folder, "keeper"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+	if unlock, err := lockFile(filepath.Join(folder, "keeper"), lockExclusive|lockNow); err == nil {
 		unlock() // no keeper lives
 		if err := os.RemoveAll(folder); err != nil {
 			return "", nil, err
@@ -44,7 +43,7 @@ func joinServer(folder string) (dsn string, leave func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", nil, err
 	}
-	if leave, err = lockFile(filepath.Join(folder, "users"), syscall.LOCK_SH); err != nil {
+	if leave, err = lockFile(filepath.Join(folder, "users"), lockShared); err != nil {
 		return "", nil, err
 	}
 	text, err := os.ReadFile(dsnFile(folder))
@@ -73,7 +72,7 @@ func startKeeper(folder string) ([]byte, error) {
 	}
 	cmd := exec.Command(program)
 	cmd.Env = append(os.Environ(), keeperVariable+"="+folder)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr = ownSession()
 	if err := cmd.Start(); err != nil { // without our outputs: go test would wait for their end
 		return nil, err
 	}
@@ -104,7 +103,7 @@ func init() {
 
 // keep is the whole life of a keeper.
 func keep(folder string) error {
-	unlock, err := lockFile(filepath.Join(folder, "keeper"), syscall.LOCK_EX)
+	unlock, err := lockFile(filepath.Join(folder, "keeper"), lockExclusive)
 	if err != nil {
 		return err
 	}
@@ -164,17 +163,17 @@ func makeTemplate() (*Server, error) {
 func awaitEnd(folder string) error {
 	users := filepath.Join(folder, "users")
 	for {
-		unlock, err := lockFile(users, syscall.LOCK_EX)
+		unlock, err := lockFile(users, lockExclusive)
 		if err != nil {
 			return err
 		}
 		unlock()
 		time.Sleep(keeperLinger)
-		open, err := lockFile(folder+".lock", syscall.LOCK_EX)
+		open, err := lockFile(folder+".lock", lockExclusive)
 		if err != nil {
 			return err
 		}
-		unlock, err = lockFile(users, syscall.LOCK_EX|syscall.LOCK_NB)
+		unlock, err = lockFile(users, lockExclusive|lockNow)
 		if err == nil {
 			err = os.RemoveAll(folder)
 			unlock()

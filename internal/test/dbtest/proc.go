@@ -58,22 +58,16 @@ func aptGet(args ...string) error {
 }
 
 // LockFile creates a file if necessary, and waits until no other process holds its lock. The returned function unlocks it.
-func LockFile(path string) (unlock func(), err error) { return lockFile(path, syscall.LOCK_EX) }
+func LockFile(path string) (unlock func(), err error) { return lockFile(path, lockExclusive) }
 
-// lockFile creates a file if necessary and locks it as flock(2) does: how is LOCK_EX or LOCK_SH, with LOCK_NB to fail
+// lockFile creates a file if necessary and locks it as flock(2) does: how is lockExclusive or lockShared, with lockNow to fail
 // where it would wait. The returned function unlocks it; the system does so when the process ends.
 func lockFile(path string, how int) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		err = syscall.Flock(int(f.Fd()), how)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := flock(f, how); err != nil {
 		return nil, errors.Join(fmt.Errorf("locking %s: %w", path, err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
@@ -103,7 +97,7 @@ func waitFor(pids []int, still string, is func(pid int) bool) error {
 func signalAll(pids []int, signal syscall.Signal) error {
 	var failed []error
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			failed = append(failed, fmt.Errorf("signal %v to process %d: %w", signal, pid, err))
 		}
 	}

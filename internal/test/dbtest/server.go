@@ -46,8 +46,8 @@ type Options struct {
 // goroutine at a time.
 type Server struct {
 	programs, folder string
-	owner            *syscall.Credential // nil: the user of this process
-	unlock           func()              // releases the folder's lock
+	owner            *Credential // nil: the user of this process
+	unlock           func()      // releases the folder's lock
 	port             int
 	password         string
 	config, env      []string
@@ -131,7 +131,7 @@ func (s *Server) makeFolder(base, prefix string) error {
 		return err
 	}
 	for _, folder := range stale {
-		if unlock, err := lockFile(filepath.Join(folder, "lock"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		if unlock, err := lockFile(filepath.Join(folder, "lock"), lockExclusive|lockNow); err == nil {
 			_ = os.RemoveAll(folder) // another process may be removing it too
 			unlock()
 		}
@@ -144,7 +144,7 @@ func (s *Server) makeFolder(base, prefix string) error {
 		if s.folder, err = os.MkdirTemp(base, prefix); err != nil {
 			return err
 		}
-		if s.unlock, err = lockFile(filepath.Join(s.folder, "lock"), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+		if s.unlock, err = lockFile(filepath.Join(s.folder, "lock"), lockExclusive|lockNow); err == nil {
 			break
 		}
 	}
@@ -177,7 +177,7 @@ func Folder(t testing.TB, prefix string) string {
 
 // Unprivileged returns the user for the server, because PostgreSQL refuses root; nil stands for the
 // user of this process.
-func Unprivileged() (*syscall.Credential, error) {
+func Unprivileged() (*Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -189,7 +189,7 @@ func Unprivileged() (*syscall.Credential, error) {
 		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
 		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
 		if errUID == nil && errGID == nil {
-			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+			return &Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
 	return nil, errors.New("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as")
@@ -202,7 +202,7 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 	cmd.Dir = s.folder
 	// Only the PATH is inherited, so no PG* variable is.
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}, s.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.owner, Setpgid: true}
+	cmd.SysProcAttr = ownGroup(s.owner)
 	// PostgreSQL takes SIGQUIT as an immediate shutdown, which still removes its shared memory.
 	dieWithParent(cmd.SysProcAttr, syscall.SIGQUIT)
 	return cmd
