@@ -13,7 +13,11 @@ import (
 
 func TestMain(m *testing.M) {
 	group.Only("packages")
-	os.Exit(m.Run())
+	code := m.Run()
+	for _, made := range built {
+		_ = os.RemoveAll(filepath.Dir(made))
+	}
+	os.Exit(code)
 }
 
 func TestGroup(t *testing.T) { group.Need(t, "packages") }
