@@ -149,8 +149,30 @@ func (r *release) describe(ctx context.Context) error {
 	if r.snapshot {
 		return nil
 	}
+	if err := frozen(ctx); err != nil {
+		return err
+	}
 	if tagged, err := git(ctx, "rev-list", "-1", r.version); err != nil || tagged != r.revision {
 		return fmt.Errorf("the last commit is not tagged %s: tag it, or build a -snapshot", r.version)
+	}
+	return nil
+}
+
+// frozen fails unless the steps of the schema are listed with their hashes, so that a test can hold them from now on.
+func frozen(ctx context.Context) error {
+	steps, err := git(ctx, "ls-tree", "-r", "--name-only", "HEAD", "hookmigrate/postgres", "hookmigrate/sqlite")
+	if err != nil {
+		return err
+	}
+	sums, err := git(ctx, "show", "HEAD:hookmigrate/testdata/released.sum")
+	if err != nil {
+		return fmt.Errorf("the schema is not frozen, see CONTRIBUTING.md: %w", err)
+	}
+	for step := range strings.Lines(steps) {
+		name := strings.TrimPrefix(strings.TrimSpace(step), "hookmigrate/")
+		if !strings.Contains(sums+"\n", "  "+name+"\n") {
+			return fmt.Errorf("hookmigrate/testdata/released.sum does not list %s, see CONTRIBUTING.md", name)
+		}
 	}
 	return nil
 }
