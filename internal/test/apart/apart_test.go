@@ -31,6 +31,12 @@ func TestACME(t *testing.T) {
 	script(t, "internal/test/acme/run")
 }
 
+// The pages of the dashboard work in a browser.
+func TestBrowser(t *testing.T) {
+	group.Need(t, "browser")
+	script(t, "internal/test/browser/run")
+}
+
 // The README works on a bare machine.
 func TestBare(t *testing.T) {
 	group.Need(t, "bare")

@@ -254,7 +254,6 @@ var rules = map[string]rule{
 	"examples/node":           {why: "a program in another language; of Go it has its test"},
 	"internal/test/packaging": {why: "it runs what a user installs, and knows no package"},
 	"internal/test/apart":     {why: "it has no code; its tests run scripts"},
-	"internal/test/browser":   {why: "it has no code; its tests see the dashboard of the program through a browser"},
 	"internal/test/pages":     {why: "it has no code; its tests follow the pages as readers do"},
 	"internal/test/e2e":       {why: "it knows the program by its outside alone"},
 	"internal/test/inbox":     {why: "it has no code; its tests use the root package as users do"},
@@ -285,7 +284,7 @@ var leanModules = map[string]string{
 // testSupport lists the packages that only tests may import: they would link the testing package into
 // users' programs.
 var testSupport = []string{
-	"internal/test/storetest", "hooktest", "bench", "internal/test/apart", "internal/test/brokertest", "internal/test/browser", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/eventually", "internal/test/examplestest", "internal/test/failover", "internal/test/group", "internal/test/inbox", "internal/test/packaging", "internal/test/pages", "internal/test/program", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
+	"internal/test/storetest", "hooktest", "bench", "internal/test/apart", "internal/test/brokertest", "internal/test/control", "internal/test/dbtest", "internal/test/e2e", "internal/test/eventually", "internal/test/examplestest", "internal/test/failover", "internal/test/group", "internal/test/inbox", "internal/test/packaging", "internal/test/pages", "internal/test/program", "internal/test/proof", "internal/test/race", "internal/test/receivers", "internal/test/report", "internal/test/rig", "internal/test/scale", "internal/test/sqltest", "internal/test/vectors",
 	"internal/test/deps",
 }
 
