@@ -98,6 +98,9 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := r.scan(ctx, filepath.Dir(made), log); err != nil {
+		return err
+	}
 	if err := r.sign(ctx, made, key); err != nil {
 		return err
 	}
@@ -203,6 +206,25 @@ func (r *release) buildTwice(ctx context.Context, temporary string, log io.Write
 	}
 	made := filepath.Join(first, "made")
 	return made, same(made, filepath.Join(second, "made"))
+}
+
+// scan looks for known vulnerabilities in the programs of a release. The gate looks for them in the source.
+func (r *release) scan(ctx context.Context, folder string, log io.Writer) error {
+	for _, t := range r.targets {
+		if r.snapshot {
+			break
+		}
+		_, err := output(ctx, "", nil, ".ci/vulncheck", filepath.Join(folder, t.String(), t.program()))
+		var failed *exec.ExitError
+		if errors.As(err, &failed) && failed.ExitCode() == 75 {
+			fmt.Fprintln(log, "NOT RUN: the database of vulnerabilities cannot be reached; the programs are not checked")
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // export writes the files of the last commit into a folder.
