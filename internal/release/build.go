@@ -69,12 +69,12 @@ func (b *build) program(t target) (string, error) {
 	if _, err := os.Stat(file); err == nil {
 		return file, nil
 	}
-	const stamp = " -X github.com/hookonce/hookonce/cmd/hookonce/internal/cli."
+	const stamp = " -X github.com/hookonce/hookonce/cmd/hookonce/internal/build.Stamped"
 	_, err := output(b.ctx, b.source, append([]string{
 		"CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOOS=" + t.os, "GOARCH=" + t.arch,
 	}, b.environment...),
 		"go", "build", "-trimpath", "-buildvcs=false", "-o", file, "-ldflags", "-s -w"+
-			stamp+"version="+b.version+stamp+"revision="+b.revision+stamp+"date="+b.date.Format(time.RFC3339), "./cmd/hookonce")
+			stamp+"Version="+b.version+stamp+"Revision="+b.revision+stamp+"Date="+b.date.Format(time.RFC3339), "./cmd/hookonce")
 	return file, err
 }
 

@@ -157,7 +157,7 @@ var rules = map[string]rule{
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
 			"cmd/hookonce/internal/certs", "cmd/hookonce/internal/config", "internal/metrics",
-			"cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
+			"cmd/hookonce/internal/build", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
 			"internal/limit", "internal/settingfile",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
@@ -173,7 +173,7 @@ var rules = map[string]rule{
 		why:    "a client of the admin API: it knows its shapes and errors, and no store",
 	},
 	"cmd/hookonce/internal/probe": {
-		within: []string{"provider", "verify", "internal/locate", "internal/sample", "internal/say"},
+		within: []string{"provider", "verify", "cmd/hookonce/internal/build", "internal/locate", "internal/sample", "internal/say"},
 		why:    "it knows receivers by their outside alone",
 	},
 	"cmd/hookonce/internal/demo": {
@@ -185,6 +185,7 @@ var rules = map[string]rule{
 		within: []string{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
 			"cmd/hookonce/internal/bench",
+			"cmd/hookonce/internal/build",
 			"cmd/hookonce/internal/config",
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
@@ -197,6 +198,7 @@ var rules = map[string]rule{
 		},
 		why: "commands: they read flags and print; the work is done elsewhere",
 	},
+	"cmd/hookonce/internal/build":   {why: "facts about this program"},
 	"cmd/hookonce/internal/samples": {within: []string{"provider"}, why: "bodies; it knows no command"},
 	"deploy":                        {why: "files for running the gateway; of Go it has their names"},
 	"cmd/hookonce":                  {within: []string{"cmd/hookonce/internal/cli"}, why: "a few lines"},

@@ -130,6 +130,7 @@ var stories = map[string]story{
 		ready: letters,
 		each:  true,
 		steps: map[string]step{
+			"sudo apt install ./hookonce_VERSION_amd64.deb   # or: sudo dnf install ./hookonce-VERSION-1.x86_64.rpm": {left: "internal/test/packaging installs the package, and runs the unit's command"},
 			"allow_unsafe: [fsync]": {around: withSource},
 			"tls: {cert: /etc/hookonce/tls.crt, key: /etc/hookonce/tls.key}": {around: withSource, before: certificate},
 			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]":                     {around: withSource},

@@ -99,5 +99,5 @@ func build(version string, overlay map[string]string) (string, error) {
 		return "", err
 	}
 	return program, race.Build(program, top, "./cmd/hookonce", race.Enabled, "-overlay", overlayFile,
-		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version="+version)
+		"-ldflags", "-X github.com/hookonce/hookonce/cmd/hookonce/internal/build.StampedVersion="+version)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -46,7 +47,7 @@ func judgeFailover(r *driver.Replication) Check {
 		seen("%s; commits wait for none of them", standbys)
 		seen("a failover loses the events that were acknowledged last")
 		c.Status = StatusWarning
-		c.Remedy = "set synchronous_standby_names (Patroni: synchronous_mode: true; if it is set, Patroni started beside this server while it ran: see docs/scale.md), unless no standby ever takes over"
+		c.Remedy = "set synchronous_standby_names (Patroni: synchronous_mode: true; if it is set, Patroni started beside this server while it ran: see " + build.Page("scale.md") + "), unless no standby ever takes over"
 	case !r.Hidden && r.Synchronous == 0, r.Standbys == 0:
 		seen("synchronous_standby_names = %q; %s", r.Names, standbys)
 		seen("commits wait for a standby that is not there: deliveries are answered 503")

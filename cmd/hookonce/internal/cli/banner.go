@@ -10,6 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
@@ -29,7 +30,7 @@ type banner struct {
 func (p *program) printBanner(b *banner, logs *logFlags) {
 	if !isTerminal(p.stdout) && logs.isJSON(p.stderr) {
 		slog.New(slog.NewJSONHandler(shown.Writer(p.stdout), &slog.HandlerOptions{ReplaceAttr: logTime})).Info("ready",
-			"version", buildVersions().Version, "database", b.settings.DatabaseDisplay(), "webhooks", b.public+"/webhooks/",
+			"version", build.Read().Version, "database", b.settings.DatabaseDisplay(), "webhooks", b.public+"/webhooks/",
 			"dashboard", b.admin+"/", "sources", len(b.settings.Engine.Sources))
 		return
 	}
@@ -55,7 +56,7 @@ func (b *banner) text(width int, folds, colours bool) string {
 	if len(sources) > 0 {
 		count = say.Count(len(sources), "source")
 	}
-	fmt.Fprintf(&out, "hookonce %s · %s · %s\n", buildVersions().Version, shown.Escape(b.settings.DatabaseDisplay()), count)
+	fmt.Fprintf(&out, "hookonce %s · %s · %s\n", build.Read().Version, shown.Escape(b.settings.DatabaseDisplay()), count)
 	for i := range listed {
 		s := &listed[i]
 		post, target := "POST "+webhookURL(b.public, s.Name), " → "+takers(b.settings, s)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
@@ -43,7 +44,7 @@ routes:
   - {name: second, sources: [stripe, a-source-with-a-long-name], to: a-destination-with-a-long-name}
   - {name: third, sources: [stripe], types: ["x.*"], to: billing}
 `, "PAY="+password)
-	want := `hookonce ` + buildVersions().Version + ` · postgres://u:<secret>@db.internal/hooks · 4 sources
+	want := `hookonce ` + build.Read().Version + ` · postgres://u:<secret>@db.internal/hooks · 4 sources
   stripe                     POST http://127.0.0.1:8080/webhooks/stripe
                              → billing, a-destination-with-a-long-name
   lab                        POST http://127.0.0.1:8080/webhooks/lab

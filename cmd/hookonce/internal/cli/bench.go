@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/bench"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
@@ -75,7 +76,7 @@ func (p *program) bench(ctx context.Context, f *benchFlags) error {
 	case err != nil:
 		return &app.Error{Err: err, Remedy: f.remedy()}
 	}
-	report.Version = buildVersions().Version
+	report.Version = build.Read().Version
 	if f.json {
 		return writeJSON(p.stdout, report)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -60,7 +61,7 @@ func (p *program) rootCommand() *cobra.Command {
 		Use:           "hookonce",
 		Short:         "Receive webhooks exactly once",
 		Long:          "Receive webhooks, and make at-least-once delivery behave like exactly-once\nprocessing.",
-		Version:       buildVersions().Version,
+		Version:       build.Read().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArgs,

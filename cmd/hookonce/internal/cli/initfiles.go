@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -74,7 +75,8 @@ func (w *written) yaml() string {
 #   app:
 #     url: http://127.0.0.1:3000/hooks
 #     # Signs the messages as Standard Webhooks, so that the application can
-#     # refuse others (docs/behind.md):
+#     # refuse others:
+#     #   ` + build.Page("behind.md") + `
 #     secret: "${APP_SECRET}"
 #
 # routes:
@@ -84,12 +86,14 @@ func (w *written) yaml() string {
 	if w.forward != "" {
 		target = `
 # Messages are sent again until the application answers 2xx, for about three
-# days, under one webhook-id. More keys: docs/destinations.md
+# days, under one webhook-id. More keys:
+#   ` + build.Page("destinations.md") + `
 destinations:
   app:
     url: ` + w.forward + `
     # Signs the messages as Standard Webhooks, so that the application can
-    # refuse others (docs/behind.md):
+    # refuse others:
+    #   ` + build.Page("behind.md") + `
     # secret: "${APP_SECRET}"
 
 # sources, types and where select events; this route takes all.
@@ -98,7 +102,8 @@ routes:
     to: app
 `
 	}
-	return `# Settings of hookonce. All keys: docs/settings.md
+	return `# Settings of hookonce. All keys:
+#   ` + build.Page("settings.md") + `
 # ${NAME} is a variable of the environment. This command checks the file:
 #   hookonce config check
 
@@ -117,7 +122,8 @@ admin:
   listen: ` + config.DefaultAdminListen + `
   # token: "${HOOKONCE_ADMIN_TOKEN}"
 
-# Senders, each at /webhooks/NAME. More keys: docs/sources.md
+# Senders, each at /webhooks/NAME. More keys:
+#   ` + build.Page("sources.md") + `
 sources:
 ` + w.sources + target
 }

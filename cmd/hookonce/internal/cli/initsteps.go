@@ -10,6 +10,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -49,7 +50,7 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 	if b.forward != "" {
 		n.next("Let your application refuse requests of others: give it and " + config.DefaultFile + " this secret, and take the # from secret:")
 		n.say("     APP_SECRET=%s", newSecret())
-		n.say("     applications to copy: docs/behind.md")
+		n.say("     applications to copy:\n     %s", build.Page("behind.md"))
 	}
 	n.next("Start the gateway:")
 	n.say("     hookonce serve")
@@ -60,7 +61,8 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 			break
 		}
 	}
-	n.next("Let the providers send over https, by tls or a proxy (docs/deploying.md):")
+	n.next("Let the providers send over https, by tls or a proxy:")
+	n.say("     %s", build.Page("deploying.md"))
 	for _, name := range b.providers {
 		n.saySetUp(name)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra/doc"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 )
 
 func (p *program) manCommand() *cobra.Command {
@@ -25,7 +26,7 @@ func (p *program) manCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		root := cmd.Root()
 		root.DisableAutoGenTag = true // pages inherit it
-		header := &doc.GenManHeader{Manual: "hookonce", Source: "hookonce " + buildVersions().Version, Date: sourceDate()}
+		header := &doc.GenManHeader{Manual: "hookonce", Source: "hookonce " + build.Read().Version, Date: sourceDate()}
 		if len(args) == 0 {
 			return doc.GenMan(root, header, p.stdout)
 		}
@@ -40,7 +41,7 @@ func (p *program) manCommand() *cobra.Command {
 // sourceDate returns the date of this program's source, or nil for the current one: pages of one source
 // are alike.
 func sourceDate() *time.Time {
-	at, err := time.Parse(time.RFC3339, buildVersions().Date)
+	at, err := time.Parse(time.RFC3339, build.Read().Date)
 	if err != nil {
 		return nil
 	}

@@ -255,7 +255,7 @@ func TestProbeNeedsEffects(t *testing.T) {
 	if diff := cmp.Diff([]string{"valid"}, r.named("fail")); diff != "" {
 		t.Errorf("failed (-want +got):\n%s", diff)
 	}
-	if fix := r.Checks[0].Fix; !strings.HasSuffix(fix, ": docs/five-minute-test.md#lost") {
+	if fix := r.Checks[0].Fix; !strings.HasSuffix(fix, ": https://github.com/hookonce/hookonce/blob/main/docs/five-minute-test.md#lost") {
 		t.Errorf("the remedy is %q", fix)
 	}
 }

@@ -53,8 +53,11 @@ func (p *program) printProbe(r *probe.Report, asJSON bool) error {
 		if c.Verdict == probe.Fail {
 			p.printIndented("Sent: "+c.Sent+".", width)
 			p.printIndented(c.Why, width)
-			p.printIndented(c.Fix, width)
+			p.printIndented(c.Remedy, width)
 		}
+	}
+	if r.Failed > 0 {
+		fmt.Fprintf(p.stdout, "More about each check:\n  %s\n", probe.Page())
 	}
 	_, err := fmt.Fprintf(p.stdout, "%d passed · %d failed · %d unknown\n", r.Passed, r.Failed, r.Unknown)
 	return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
 
@@ -51,9 +52,9 @@ func (p *program) serveCommand() *cobra.Command {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
-		build := buildVersions()
+		built := build.Read()
 		return app.Serve(ctx, &app.Options{
-			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: build.Version, Revision: build.Revision,
+			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: built.Version, Revision: built.Revision,
 			Serving: func(public, admin string) { p.printBanner(&banner{settings, public, admin}, &logs) },
 		})
 	}

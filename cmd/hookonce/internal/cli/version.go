@@ -1,34 +1,19 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
-)
-
-// The linker sets these in release builds, which are made without git:
-// -ldflags "-X github.com/hookonce/hookonce/cmd/hookonce/internal/cli.version=v1.2.3".
-var (
-	version  string
-	revision string // of the source
-	date     string // of that revision, as RFC 3339
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 )
 
 // versions is the shape of --json.
 type versions struct {
-	Version  string `json:"version"`
-	Revision string `json:"revision"` // of the source; "" if it was not recorded
-	Date     string `json:"date"`     // of that revision, as RFC 3339; "" if it was not recorded
-	Modified bool   `json:"modified"` // the source had changes beyond that revision
-	Go       string `json:"go"`
-	SQLite   string `json:"sqlite"`
-	Platform string `json:"platform"`
+	build.Info
+	SQLite string `json:"sqlite"`
 }
 
 func (p *program) versionCommand() *cobra.Command {
@@ -44,8 +29,7 @@ func (p *program) versionCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		v := buildVersions()
-		v.SQLite = sqlite
+		v := versions{build.Read(), sqlite}
 		if asJSON {
 			return writeJSON(p.stdout, v)
 		}
@@ -57,29 +41,4 @@ func (p *program) versionCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
-}
-
-func buildVersions() versions {
-	v := versions{
-		Version:  version,
-		Revision: revision,
-		Date:     date,
-		Go:       runtime.Version(),
-		Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		v.Version = cmp.Or(v.Version, info.Main.Version)
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				v.Revision = cmp.Or(v.Revision, s.Value)
-			case "vcs.time":
-				v.Date = cmp.Or(v.Date, s.Value)
-			case "vcs.modified":
-				v.Modified = s.Value == "true"
-			}
-		}
-	}
-	v.Version = cmp.Or(v.Version, "(devel)")
-	return v
 }

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 )
 
 // A release has the version and the revision from the linker, and dates its manual pages by its source.
 func TestStampedVersion(t *testing.T) {
-	version, revision, date = "v1.2.3", "0123456789ab", "2026-10-05T10:00:00Z"
-	t.Cleanup(func() { version, revision, date = "", "", "" })
+	build.StampedVersion, build.StampedRevision, build.StampedDate = "v1.2.3", "0123456789ab", "2026-10-05T10:00:00Z"
+	t.Cleanup(func() { build.StampedVersion, build.StampedRevision, build.StampedDate = "", "", "" })
 	var out, errs bytes.Buffer
 	if code := Main(t.Context(), []string{"version"}, strings.NewReader(""), &out, &errs, nil); code != 0 {
 		t.Fatalf("version exits with %d: %s", code, errs.String())

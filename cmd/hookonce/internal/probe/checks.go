@@ -1,9 +1,13 @@
 package probe
 
-import "context"
+import (
+	"context"
 
-// page is the page that explains every check, under an anchor with its name.
-const page = "docs/five-minute-test.md"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
+)
+
+// Page returns the address of the page that explains every check, under an anchor with its name.
+func Page() string { return build.Page("five-minute-test.md") }
 
 // check is one check. Its texts are for people; the name is stable.
 type check struct {

@@ -77,6 +77,7 @@ type Result struct {
 	Why     string  `json:"why"`
 	Fix     string  `json:"fix"`
 
+	Remedy string        `json:"-"` // Fix without the address
 	Title  string        `json:"-"`
 	Took   time.Duration `json:"-"`
 	NotRun bool          `json:"-"` // it would show nothing; Saw tells why
@@ -276,8 +277,8 @@ func (p *probe) report(trials []*trial) *Report {
 		}
 		r.Checks = append(r.Checks, Result{
 			Name: t.name, Verdict: t.verdict, Sent: t.sent, Saw: t.saw,
-			Why: cmp.Or(t.reason, t.why), Fix: cmp.Or(t.remedy, t.fix) + ": " + page + "#" + cmp.Or(t.anchor, t.name),
-			Title: t.title, Took: t.took, NotRun: strings.HasPrefix(t.saw, notRunMark),
+			Why: cmp.Or(t.reason, t.why), Fix: cmp.Or(t.remedy, t.fix) + ": " + Page() + "#" + cmp.Or(t.anchor, t.name),
+			Remedy: cmp.Or(t.remedy, t.fix) + ".", Title: t.title, Took: t.took, NotRun: strings.HasPrefix(t.saw, notRunMark),
 		})
 	}
 	return r
