@@ -193,7 +193,7 @@ var rules = map[string]rule{
 			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/send", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell",
 		},
 		modules: []string{
-			"charm.land/huh/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",
+			"charm.land/huh/v2", "charm.land/bubbles/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",
 			"golang.org/x/sys", "golang.org/x/term",
 		},
 		why: "commands: they read flags and print; the work is done elsewhere",

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
+	"charm.land/bubbles/v2/key"
 	"charm.land/huh/v2"
 	"golang.org/x/term"
 
@@ -33,15 +35,16 @@ const initWithFlags = "hookonce init --provider NAME --forward URL; hookonce pro
 // askBeginning asks for the values that no flag gives.
 func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 	var groups []*huh.Group
-	question := func(flag string, field huh.Field) {
+	question := func(flag, title string, field huh.Field) {
 		if !b.cmd.Flags().Changed(flag) {
-			groups = append(groups, huh.NewGroup(field))
+			groups = append(groups, huh.NewGroup(field).Title(title)) // a field that searches hides its own title
 		}
 	}
-	question("provider", huh.NewMultiSelect[string]().
-		Title("Which providers send to you?").
-		Description("/ searches, Enter ends the search. x chooses, Enter goes on.").
+	question("provider", "Which providers send to you?", huh.NewMultiSelect[string]().
+		Title("Search: ").
+		Description("Type to search, then Enter. x chooses, / searches again, Enter goes on.").
 		Options(providerOptions()...).
+		Filtering(true).
 		Height(14).
 		Value(&b.providers).
 		Validate(func(chosen []string) error { // after Value, which would call it: nothing is chosen yet
@@ -50,21 +53,23 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 			}
 			return nil
 		}))
-	question("forward", huh.NewInput().
-		Title("Which URL takes the events?").
-		Description("Your application. Leave it empty to store events only.").
-		Placeholder("http://127.0.0.1:3000/hooks").
+	question("forward", "Which URL takes the events?", huh.NewInput().
+		Description("Your application, such as http://127.0.0.1:3000/hooks.\nEmpty: no destination, events are stored only.").
 		Validate(checkForward).
 		Value(&b.forward))
-	question("database", huh.NewInput().
-		Title("Which database?").
+	question("database", "Which database?", huh.NewInput().
 		Description("sqlite:PATH needs no server; postgres://USER@HOST/NAME serves several gateways.").
 		Validate(checkDatabase).
 		Value(&b.database))
 	if len(groups) == 0 {
 		return nil
 	}
-	form := huh.NewForm(groups...).WithTheme(theme()).WithInput(p.stdin).WithOutput(p.stderr)
+	keys := huh.NewDefaultKeyMap()
+	for _, binding := range []*key.Binding{&keys.MultiSelect.Filter, &keys.MultiSelect.Next, &keys.MultiSelect.Submit, &keys.MultiSelect.Prev} {
+		binding.SetEnabled(false) // until the search ends
+	}
+	keys.MultiSelect.SetFilter.SetEnabled(true)
+	form := huh.NewForm(groups...).WithKeyMap(keys).WithTheme(theme()).WithInput(p.stdin).WithOutput(p.stderr)
 	err := form.RunWithContext(ctx)
 	if err != nil && !errors.Is(err, huh.ErrUserAborted) && ctx.Err() == nil {
 		return &app.Error{Err: fmt.Errorf("asking on the terminal: %w", err), Remedy: initWithFlags}
@@ -87,9 +92,16 @@ func theme() huh.Theme {
 	})
 }
 
+// usual are the providers that most people look for. The form has them on top.
+var usual = []provider.Name{
+	provider.Stripe, provider.GitHub, provider.Shopify, provider.Slack, provider.PayPal,
+	provider.Twilio, provider.GitLab, provider.Square, provider.SendGrid, provider.Adyen,
+}
+
 func providerOptions() []huh.Option[string] {
+	others := slices.DeleteFunc(provider.Names(), func(name provider.Name) bool { return slices.Contains(usual, name) })
 	var options []huh.Option[string]
-	for _, name := range provider.Names() {
+	for _, name := range slices.Concat(usual, others) {
 		label := string(name)
 		if spec, err := provider.Lookup(name); err == nil && spec.Title != label {
 			label += "  " + spec.Title

@@ -51,6 +51,8 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 		n.next("Let your application refuse requests of others: give it and " + config.DefaultFile + " this secret, and take the # from secret:")
 		n.say("     APP_SECRET=%s", newSecret())
 		n.say("     applications to copy:\n     %s", build.Page("behind.md"))
+	} else {
+		n.say("No destination: events are stored only. %s says how to add one.", config.DefaultFile)
 	}
 	n.next("Start the gateway:")
 	n.say("     hookonce serve")
