@@ -158,7 +158,7 @@ var rules = map[string]rule{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
 			"cmd/hookonce/internal/certs", "cmd/hookonce/internal/config", "internal/metrics",
 			"cmd/hookonce/internal/build", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
-			"internal/limit", "internal/settingfile",
+			"internal/limit", "internal/say", "internal/settingfile",
 		},
 		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/examplestest"
 )
 
 // Programs around the snippets of pages.
@@ -200,6 +201,15 @@ var stories = map[string]story{
 	},
 	"docs/sources.md": {
 		steps: map[string]step{"hookonce sources arm NAME": {left: "it waits for a provider; the tests of sources arm send the secret"}},
+	},
+	"docs/moving.md": {
+		ready: func(t *testing.T, w *world) {
+			t.Helper()
+			url, _, _ := examplestest.Postgres(t)
+			w.env = append(w.env, "DATABASE_URL="+url)
+			w.run(t, "./hookonce migrate up --database sqlite:hookonce.db")
+		},
+		steps: map[string]step{"carried over 48,211 ids; known before: 0": {left: "the file of the test holds no event; a script of the command carries some"}},
 	},
 	"docs/taking-over.md": {
 		steps: map[string]step{

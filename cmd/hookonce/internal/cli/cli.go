@@ -87,6 +87,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.probeCommand(),
 		p.listenCommand(),
 		p.pruneCommand(),
+		p.backupCommand(),
 		p.migrateCommand(),
 		p.doctorCommand(),
 		p.readyCommand(),

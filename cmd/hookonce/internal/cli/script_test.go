@@ -103,7 +103,7 @@ func TestScripts(t *testing.T) {
 
 // onPostgres are the scripts whose output depends on the kind of database. The tests of the stores prove that
 // both have the same contents.
-var onPostgres = []string{"away"}
+var onPostgres = []string{"away", "move"}
 
 // scriptsOf returns the scripts of each run of TestScripts.
 func scriptsOf(t *testing.T) map[string][]string {

@@ -21,6 +21,7 @@ import (
 var exits = map[string]string{
 	"bench":               "1",
 	"completion bash":     "1",
+	"backup":              "1",
 	"config check":        "1",
 	"demo":                "1",
 	"dlq discard":         "13",
@@ -40,6 +41,7 @@ var exits = map[string]string{
 	"init":                "1",
 	"listen":              "1",
 	"man":                 "1",
+	"migrate ids":         "1",
 	"migrate sql":         "1",
 	"migrate status":      "1",
 	"migrate up":          "1",
