@@ -2,12 +2,9 @@ package hookonce
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -303,6 +300,16 @@ type Retry struct {
 	Max      time.Duration // defaults to 12 h; a year at most
 }
 
+// Rate is a count per time. The zero value means no limit, or the default where the documentation
+// of a field names one.
+type Rate struct {
+	Count int
+	Per   time.Duration
+}
+
+// bucket returns a full token bucket of this rate.
+func (r Rate) bucket() *limit.Bucket { return limit.New(r.Count, r.Per) }
+
 // Route makes messages for a destination out of matching events.
 type Route struct {
 	Name string
@@ -357,70 +364,8 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// check checks the settings that newSetup does not check.
-func (c *Config) check() error {
-	var faults []error
-	if c.DedupeWindow < 0 || c.Retention < 0 || c.Queue < 0 || c.BodyBytes < 0 || c.QuarantineRows < 0 {
-		faults = append(faults, errors.New("dedupe window, retention, queue, body bytes and quarantine rows must not be negative"))
-	}
-	if err := c.UnverifiedRate.check(); err != nil {
-		faults = append(faults, fmt.Errorf("unverified %w", err))
-	}
-	for i, prefix := range c.TrustedProxies {
-		if err := limit.CheckProxy(prefix); err != nil {
-			faults = append(faults, fmt.Errorf("trusted proxies: %s, number %d, %w", prefix, i+1, err))
-		}
-	}
-	return errors.Join(faults...)
-}
-
-const (
-	maxWorkers = 1000
-	maxBatch   = 1000
-)
-
-// checkWork checks the settings of handlers. handled are the sources that have handlers.
-func (c *Config) checkWork(l driver.WorkLimits, handled []string) error {
-	var faults []error
-	if c.Workers < 1 || c.Workers > maxWorkers {
-		faults = append(faults, fmt.Errorf("Config.Workers is %d: it must be 1 to %d", c.Workers, maxWorkers))
-	}
-	if c.Batch < 1 || c.Batch > maxBatch {
-		faults = append(faults, fmt.Errorf("Config.Batch is %d: it must be 1 to %d", c.Batch, maxBatch))
-	}
-	if c.HandlerTimeout < 0 || c.HandlerTimeout > l.MaxHandlerTimeout {
-		faults = append(faults, fmt.Errorf("Config.HandlerTimeout is %s: it must be positive, and at most %s on this database; "+
-			"slow work belongs in the outbox", c.HandlerTimeout, l.MaxHandlerTimeout))
-	}
-	if err := c.Retry.check(); err != nil {
-		faults = append(faults, fmt.Errorf("Config.Retry: %w", err))
-	}
-	if l.MaxTransactions < 0 && len(handled) > 0 {
-		faults = append(faults, errors.New("the store's pool has one connection, which a handler would keep from leases, outcomes and upkeep: "+
-			"allow at least 2"))
-	}
-	for _, name := range handled {
-		if len(c.Sources) > 0 && !slices.ContainsFunc(c.Sources, func(s Source) bool { return s.Name == name }) {
-			faults = append(faults, fmt.Errorf("there are handlers for the source %q, which is not configured", name))
-		}
-	}
-	return errors.Join(faults...)
-}
-
 func (r *Retry) setDefaults() {
 	setDefault(&r.Attempts, defaults.SendAttempts)
 	setDefault(&r.First, defaults.FirstRetry)
 	setDefault(&r.Max, max(defaults.MaxRetry, r.First))
-}
-
-func (r Retry) check() error {
-	switch {
-	case r.Attempts < 0 || r.First < 0 || r.Max < 0:
-		return fmt.Errorf("attempts %d, first %s and max %s must not be negative", r.Attempts, r.First, r.Max)
-	case r.First > guard.MaxRetryAfter || r.Max > guard.MaxRetryAfter:
-		return fmt.Errorf("first %s and max %s must not be above %s", r.First, r.Max, guard.MaxRetryAfter)
-	case r.Max < r.First:
-		return fmt.Errorf("max %s must not be below first %s", r.Max, r.First)
-	}
-	return nil
 }

@@ -2,8 +2,6 @@ package hookonce
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"reflect"
@@ -69,41 +67,27 @@ type destination struct {
 
 // newDestination checks d and fills in its defaults. It returns before, which may be nil, if that
 // is the same destination. It keeps the circuit of before if that has the same target.
-func newDestination(d Destination, before *destination) (*destination, error) {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("destination %q: "+format, append([]any{d.Name}, args...)...))
-	}
+func newDestination(d Destination, before *destination, at place) *destination {
 	if d.Name == "" {
-		fault("it needs a name")
+		at.fault("", "it needs a name")
 	}
-	for _, err := range d.checkTarget() {
-		fault("%w", err)
-	}
-	if d.Timeout < 0 || d.Concurrency < 0 {
-		fault("timeout and concurrency must not be negative")
-	}
-	if err := d.Rate.check(); err != nil {
-		fault("%w", err)
-	}
+	d.checkTarget(at)
+	notNegative(at, "timeout", d.Timeout)
+	notNegative(at, "concurrency", d.Concurrency)
+	d.Rate.check(at, "rate")
 	setDefault(&d.Timeout, defaults.SendTimeout)
 	setDefault(&d.Concurrency, defaults.Concurrency)
 	d.Retry.setDefaults()
-	if err := d.Retry.check(); err != nil {
-		fault("retry: %w", err)
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
+	d.Retry.check(at.at(at.pathOf("retry")))
 	if before != nil && before.same(d) {
-		return before, nil
+		return before
 	}
 	ready := &destination{Destination: d}
 	if c, ok := d.Sender.(io.Closer); ok {
 		ready.closing = &senderUse{closer: c}
 	}
 	ready.relayed = ready.forRelay(before)
-	return ready, nil
+	return ready
 }
 
 // forRelay returns d as its relay needs it.
@@ -133,30 +117,31 @@ func (d *destination) forRelay(before *destination) *relay.Destination {
 }
 
 // checkTarget checks the settings that say where messages go.
-func (d *Destination) checkTarget() (faults []error) {
+func (d *Destination) checkTarget(at place) {
 	if d.Sender != nil {
 		if f, ok := d.Sender.(SenderFunc); ok && f == nil {
-			faults = append(faults, errors.New("its Sender is a nil function"))
+			at.fault("", "its Sender is a nil function")
 		}
 		if d.URL != "" {
-			faults = append(faults, errors.New("it has a URL and a Sender: leave one out"))
+			at.fault("url", "it has a URL and a Sender: leave one out")
 		}
-		if d.AllowPrivate || d.FreshConnections {
-			faults = append(faults, errors.New("private addresses and fresh connections are for HTTP: leave them out with a Sender"))
+		if d.FreshConnections {
+			at.fault("connections", "it is for http and https; leave it out with other URLs and with a Sender")
+		}
+		if d.AllowPrivate {
+			at.fault("", "AllowPrivate is for HTTP; leave it out with a Sender")
 		}
 	} else if d.URL == "" {
-		faults = append(faults, errors.New("it needs a URL or a Sender"))
+		at.fault("url", "the destination has no URL")
 	} else if err := send.CheckURL(d.URL); err != nil {
-		faults = append(faults, err)
+		at.fault("url", "%s", err)
 	} else if !d.AllowPrivate && send.IsPrivate(d.URL) {
-		faults = append(faults, errors.New("the address of its URL is not public: set AllowPrivate, which permits it"))
+		at.fault("url", "its address is not public: set AllowPrivate, which permits it")
 	}
 	if d.Secret != "" {
-		if _, err := send.CheckSecret(d.Secret); err != nil {
-			faults = append(faults, fmt.Errorf("the secret: %w", err))
-		}
+		weak, err := send.CheckSecret(d.Secret)
+		at.judge("secret", weak, err)
 	}
-	return faults
 }
 
 // same reports whether other is certainly the same. Senders that cannot be compared, such as

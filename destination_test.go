@@ -54,25 +54,27 @@ func TestDestinationsAreChecked(t *testing.T) {
 	t.Parallel()
 	sender := &pointerSender{}
 	for want, d := range map[string]Destination{
-		"":                        {Name: "a", Sender: sender},
-		"needs a URL or a Sender": {Name: "a"},
-		"set AllowPrivate":        {Name: "a", URL: "http://127.0.0.1:3000/hooks"},
-		"1 to 65535":              {Name: "a", URL: "http://127.0.0.1:99999/"},
-		"a fragment":              {Name: "a", URL: "http://a/#canary"},
-		"neither a name nor":      {Name: "a", URL: "http://10.0.0.256/"},
-		"a URL and a Sender":      {Name: "a", Sender: sender, URL: "http://a/"},
-		"private addresses":       {Name: "a", Sender: sender, AllowPrivate: true},
-		"fresh connections":       {Name: "a", Sender: sender, FreshConnections: true},
-		"nil function":            {Name: "a", Sender: SenderFunc(nil)},
-		"negative":                {Name: "a", Sender: sender, Timeout: -1},
-		"retry":                   {Name: "a", Sender: sender, Retry: Retry{First: 2, Max: 1}},
-		"rate":                    {Name: "a", Sender: sender, Rate: Rate{Count: 1}},
+		"":                       {Name: "a", Sender: sender},
+		"has no URL":             {Name: "a"},
+		"set AllowPrivate":       {Name: "a", URL: "http://127.0.0.1:3000/hooks"},
+		"1 to 65535":             {Name: "a", URL: "http://127.0.0.1:99999/"},
+		"a fragment":             {Name: "a", URL: "http://a/#canary"},
+		"neither a name nor":     {Name: "a", URL: "http://10.0.0.256/"},
+		"a URL and a Sender":     {Name: "a", Sender: sender, URL: "http://a/"},
+		"AllowPrivate is for":    {Name: "a", Sender: sender, AllowPrivate: true},
+		"connections: it is for": {Name: "a", Sender: sender, FreshConnections: true},
+		"nil function":           {Name: "a", Sender: SenderFunc(nil)},
+		"negative":               {Name: "a", Sender: sender, Timeout: -1},
+		"retry":                  {Name: "a", Sender: sender, Retry: Retry{First: 2, Max: 1}},
+		"rate":                   {Name: "a", Sender: sender, Rate: Rate{Count: 1}},
 	} {
-		_, err := newDestination(d, nil)
+		found := &findings{}
+		newDestination(d, nil, found.at("destinations."+d.Name))
+		err := found.err()
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%+v: %v", d, err)
-		case want != "" && (err == nil || !strings.Contains(err.Error(), `destination "a": `) || !strings.Contains(err.Error(), want)):
+		case want != "" && (err == nil || !strings.Contains(err.Error(), "destinations.a") || !strings.Contains(err.Error(), want)):
 			t.Errorf("%+v: error %v, want one that contains %q", d, err, want)
 		case err != nil && strings.Contains(err.Error(), "canary"):
 			t.Errorf("the error quotes the secret: %v", err)

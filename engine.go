@@ -148,10 +148,12 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	in.pruner = &pruner{
 		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
 	}
-	first, err := newSetup(&cfg, nil, &cfg, handled, in.learned)
-	if err := errors.Join(cfg.check(), err, faults); err != nil {
+	found := cfg.check()
+	first := newSetup(&cfg, nil, &cfg, handled, in.learned, found)
+	if err := errors.Join(found.err(), faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
+	found.log(in.log)
 	in.setup.Store(first)
 	relayed := relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.tell.Attempt, Trace: in.tell.TracesAttempts(),
@@ -211,7 +213,9 @@ func (in *Engine) Reload(cfg *Config) error {
 	in.reloadMu.Lock()
 	defer in.reloadMu.Unlock()
 	before := in.setup.Load()
-	after, err := newSetup(cfg, before, &in.cfg, in.handled, in.learned)
+	found := &findings{}
+	after := newSetup(cfg, before, &in.cfg, in.handled, in.learned, found)
+	err := found.err()
 	var taken []string
 	if err == nil {
 		taken, err = after.replace(before, time.Now())
@@ -219,6 +223,7 @@ func (in *Engine) Reload(cfg *Config) error {
 	if err != nil {
 		return fmt.Errorf("hookonce: %w", err)
 	}
+	found.log(in.log)
 	in.setup.Store(after)
 	in.relays.Set(after.relayed())
 	before.retire(after)

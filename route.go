@@ -18,23 +18,16 @@ type route struct {
 	types []typePattern
 }
 
-func (s *setup) newRoute(r Route) (*route, error) {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("route %q: "+format, append([]any{r.Name}, args...)...))
-	}
+// newRoute checks r. sources and targets are the names of all sources and destinations.
+func newRoute(r Route, sources, targets []string, at place) *route {
 	if !nameRegexp.MatchString(r.Name) {
-		fault("the name must match %s", nameRegexp)
+		at.fault("name", badName)
 	}
-	if s.destinations[r.To] == nil {
-		fault("there is no destination %q", r.To)
+	at.known("to", "destination", r.To, targets)
+	for i, name := range r.Sources {
+		at.known(fmt.Sprintf("sources[%d]", i), "source", name, sources)
 	}
-	for _, name := range r.Sources {
-		if s.sources[name] == nil {
-			fault("there is no source %q", name)
-		}
-	}
-	return &route{Route: r, types: typePatterns(r.Types)}, errors.Join(faults...)
+	return &route{Route: r, types: typePatterns(r.Types)}
 }
 
 // takesFrom reports whether events of the source can match.

@@ -31,67 +31,67 @@ type setup struct {
 
 // newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
 // unchanged destinations from before, which may be nil. all has the settings for all sources, handled
-// the sources with handlers. The error reports all faults at once.
-func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned *learnedSecrets) (*setup, error) {
+// the sources with handlers. The setup is usable only if found has no faults then.
+func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned *learnedSecrets, found *findings) *setup {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
-	var faults []error
+	sources, targets := sourceNames(cfg.Sources), destinationNames(cfg.Destinations)
 	for _, source := range cfg.Sources {
-		if s.sources[source.Name] != nil {
-			faults = append(faults, fmt.Errorf("source %q: there are two of that name", source.Name))
+		at := found.at("sources." + source.Name)
+		if _, twice := s.sources[source.Name]; twice {
+			at.fault("", "there are two of that name")
 			continue
 		}
-		ready, err := newSource(source, all.Logger)
-		if err == nil {
-			err = ready.checkHandled(handled)
-		}
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		ready.keepForRetries(all.DedupeWindow, all.Logger)
-		learned.addTo(ready)
+		ready := newSource(source, all, at)
 		s.sources[source.Name] = ready
+		if ready != nil {
+			ready.checkHandled(handled, at)
+			learned.addTo(ready)
+		}
+		if source.OnDead != "" {
+			at.known("on_dead", "destination", source.OnDead, targets)
+		}
 	}
 	for _, d := range cfg.Destinations {
+		at := found.at("destinations." + d.Name)
 		if s.destinations[d.Name] != nil {
-			faults = append(faults, fmt.Errorf("destination %q: there are two of that name", d.Name))
+			at.fault("", "there are two of that name")
 			continue
 		}
-		dest, err := newDestination(d, before.destination(d.Name))
-		if err != nil {
-			faults = append(faults, err)
-			continue
+		s.destinations[d.Name] = newDestination(d, before.destination(d.Name), at)
+		switch d.OnDead {
+		case "":
+		case d.Name:
+			at.fault("retry.on_dead", "a destination cannot be told of its own dead letters; name another one")
+		default:
+			others := slices.DeleteFunc(slices.Clone(targets), func(name string) bool { return name == d.Name })
+			at.known("retry.on_dead", "destination", d.OnDead, others)
 		}
-		s.destinations[d.Name] = dest
 	}
-	faults = append(faults, s.addRoutes(cfg.Routes)...)
-	faults = append(faults, s.checkOnDead(all.OnDead)...)
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
+	if all.OnDead != "" {
+		found.at("").known("on_dead", "destination", all.OnDead, targets)
 	}
-	return s, nil
+	s.addRoutes(cfg.Routes, sources, targets, found)
+	return s
 }
 
-// checkOnDead checks the destinations that are told of dead letters. forHandlers is Config.OnDead.
-func (s *setup) checkOnDead(forHandlers string) (faults []error) {
-	for _, name := range slices.Sorted(maps.Keys(s.destinations)) {
-		switch target := s.destinations[name].OnDead; {
-		case target == "":
-		case target == name:
-			faults = append(faults, fmt.Errorf("destination %q: OnDead names the destination itself: name another one", name))
-		case s.destinations[target] == nil:
-			faults = append(faults, fmt.Errorf("destination %q: OnDead names %q, and there is no such destination", name, target))
-		}
+// sourceNames returns the names of sources, sorted.
+func sourceNames(sources []Source) []string {
+	names := make([]string, len(sources))
+	for i := range sources {
+		names[i] = sources[i].Name
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
-		if target := s.sources[name].OnDead; target != "" && s.destinations[target] == nil {
-			faults = append(faults, fmt.Errorf("source %q: OnDead names %q, and there is no such destination", name, target))
-		}
+	slices.Sort(names)
+	return names
+}
+
+// destinationNames returns the names of destinations, sorted.
+func destinationNames(destinations []Destination) []string {
+	names := make([]string, len(destinations))
+	for i := range destinations {
+		names[i] = destinations[i].Name
 	}
-	if forHandlers != "" && s.destinations[forHandlers] == nil {
-		faults = append(faults, fmt.Errorf("Config.OnDead names %q, and there is no such destination", forHandlers))
-	}
-	return faults
+	slices.Sort(names)
+	return names
 }
 
 // watches returns which dead letters each destination is told of. forHandlers is Config.OnDead, for
@@ -169,36 +169,30 @@ func (s *setup) knows(name string, now time.Time) bool {
 	return s.sources[name] != nil || s.isVanished(name, now)
 }
 
-// checkHandled returns an error if src has a setting that needs a handler and has no handler.
-func (s *source) checkHandled(handled []string) error {
-	if !s.Inline && s.Refetch == nil || slices.Contains(handled, s.Name) {
-		return nil
+// checkHandled adds a fault if s has a setting that needs a handler and has no handler.
+func (s *source) checkHandled(handled []string, at place) {
+	if (s.Inline || s.Refetch != nil) && !slices.Contains(handled, s.Name) {
+		at.fault("", "inline and refetch need a handler, and the mux has none for this source")
 	}
-	return fmt.Errorf("source %q: inline and refetch need a handler, and the mux has none for this source", s.Name)
 }
 
-func (s *setup) addRoutes(routes []Route) []error {
-	var faults []error
+// addRoutes checks routes and adds them. sources and targets are the names that they may name.
+func (s *setup) addRoutes(routes []Route, sources, targets []string, found *findings) {
 	seen := make(map[string]bool)
-	for _, r := range routes {
-		if seen[r.Name] {
-			faults = append(faults, fmt.Errorf("route %q: there are two of that name", r.Name))
-			continue
+	for i := range routes {
+		at := found.at(fmt.Sprintf("routes[%d]", i))
+		ready := newRoute(routes[i], sources, targets, at)
+		if seen[ready.Name] {
+			at.faultHint("name", "give each its own name, and keep it: webhook-id depends on it", "another route has the same name")
 		}
-		seen[r.Name] = true
-		ready, err := s.newRoute(r)
-		if err != nil {
-			faults = append(faults, err)
-			continue
-		}
+		seen[ready.Name] = true
 		s.routes = append(s.routes, ready)
 		for name, src := range s.sources {
-			if ready.takesFrom(name) {
+			if src != nil && ready.takesFrom(name) {
 				src.routes = append(src.routes, ready)
 			}
 		}
 	}
-	return faults
 }
 
 // destination returns the destination of that name, or nil. s may be nil.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -27,6 +29,8 @@ import (
 )
 
 var nameRegexp = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+const badName = "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -" // as nameRegexp
 
 // source is a Source ready to use.
 type source struct {
@@ -54,60 +58,79 @@ type source struct {
 	keys     atomic.Pointer[keySet]
 }
 
-// newSource checks s and fills in its defaults. The error reports all faults at once.
-func newSource(s Source, log *slog.Logger) (*source, error) {
-	var faults []error
-	fault := func(format string, args ...any) {
-		faults = append(faults, fmt.Errorf("source %q: "+format, append([]any{s.Name}, args...)...))
-	}
+// newSource checks s and fills in its defaults. all has the settings for all sources. It returns nil if
+// the provider is unknown: the rest depends on it.
+func newSource(s Source, all *Config, at place) *source {
 	if !nameRegexp.MatchString(s.Name) {
-		fault("the name must match %s", nameRegexp)
+		at.fault("", badName)
 	}
-	spec, err := provider.Lookup(s.Provider)
-	if err != nil {
-		fault("%w", err)
-		return nil, errors.Join(faults...)
+	spec := s.spec(at)
+	if spec == nil {
+		return nil
 	}
 	src := &source{Source: s, retries: spec.Retry.Window}
-	scheme, schemeFaults := chooseScheme(&s, spec)
-	if len(schemeFaults) == 0 {
-		schemeFaults = src.setScheme(&scheme, spec)
+	scheme, ok := chooseScheme(&s, spec, at)
+	if ok {
+		src.setScheme(&scheme, spec, at)
 	}
-	for _, err := range schemeFaults {
-		fault("%w", err)
-	}
-	if s.Signature != nil {
-		spec = spec.WithScheme(scheme)
+	if s.Signature != nil && len(spec.Schemes) == 0 {
+		spec = spec.WithScheme(*s.Signature)
 	}
 	src.hidden, src.secretBody = spec.HiddenHeaders(), spec.SecretInBody()
 	src.secretHeaders, src.secretParam = provider.Carriers(&scheme)
+	src.setRules(spec, at)
+	src.setDefaults(spec)
+	src.check(at)
+	if src.verifier != nil {
+		src.checkKeys(&scheme, at)
+		src.checkURL(at)
+		src.setGuard(at)
+	}
+	src.setAckKey(spec, at)
+	src.keepForRetries(all, at)
+	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
+	return src
+}
+
+// spec returns the provider's entry in the catalog, or nil.
+func (s *Source) spec(at place) *provider.Spec {
+	if s.Provider == "" {
+		at.faultHint("provider", "any sender that signs by HMAC works as hmac, one that sends a fixed secret as token or basic",
+			"the source has no provider")
+		return nil
+	}
+	spec, err := provider.Lookup(s.Provider)
+	if errors.Is(err, provider.ErrUnknown) {
+		known, name := provider.ErrUnknown.Error(), string(s.Provider)
+		at.unknown("provider", known, name, strings.TrimPrefix(err.Error(), known+" "+strconv.Quote(name)+": "))
+	} else {
+		at.wrong("provider", err)
+	}
+	return spec
+}
+
+// setRules compiles the locations of the event.
+func (s *source) setRules(spec *provider.Spec, at place) {
 	rules := s.Event.Or(spec.Event)
-	for _, err := range spec.CheckEvent(rules) {
-		fault("%w", err)
+	s.batch = rules.Batch != ""
+	at.wrong("event", errors.Join(spec.CheckEvent(rules)...))
+	extractor, err := provider.CompileRules(rules)
+	at.wrong("event", err)
+	s.extractor = extractor
+	if hint := spec.EventHint("id"); rules.ID == "" && hint != "" {
+		at.hint("event.id", hint)
 	}
-	src.batch = rules.Batch != ""
-	if src.extractor, err = provider.CompileRules(rules); err != nil {
-		fault("%w", withHint(err, spec, rules.ID == ""))
-	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
-	}
-	compiled, staleFaults := src.staleRules(spec, log)
-	for _, err := range staleFaults {
-		fault("%w", err)
-	}
-	if err := src.setDefaults(spec); err != nil {
-		fault("%w", err)
-	}
-	if err := src.setAckKey(spec, log); err != nil {
-		fault("%w", err)
-	}
-	src.work = src.forWork(compiled)
-	return src, errors.Join(faults...)
 }
 
 // staleRules compiles the stale rules.
-func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules, []error) {
+func (s *source) staleRules(spec *provider.Spec, log *slog.Logger, at place) *stale.Rules {
+	if len(s.Stale) > 0 && s.Consume == ConsumeSQL {
+		at.faultHint("stale", "leave it out, or compare versions in the application",
+			"it cannot be applied with consume: sql, because the application itself applies the events")
+	}
+	if s.extractor == nil {
+		return nil
+	}
 	var rules []stale.Rule
 	for i := range s.Stale {
 		types := typePatterns(s.Stale[i].Types)
@@ -116,11 +139,9 @@ func (s *source) staleRules(spec *provider.Spec, log *slog.Logger) (*stale.Rules
 			Key:     s.Stale[i].Key, Version: s.Stale[i].Version,
 		})
 	}
-	compiled, faults := stale.New(s.Name, rules, spec, s.extractor, log)
-	if len(rules) > 0 && s.Consume == ConsumeSQL {
-		faults = append(faults, errors.New("stale: it cannot be applied with consume: sql, because the application itself applies the events"))
-	}
-	return compiled, faults
+	compiled, err := stale.New(s.Name, rules, spec, s.extractor, log)
+	at.wrong("", err)
+	return compiled
 }
 
 // forWork returns the settings for handlers and stale rules.
@@ -137,54 +158,63 @@ func (s *source) forWork(rules *stale.Rules) *work.Source {
 	return out
 }
 
-// withHint adds the provider's hint to the error of a missing event id.
-func withHint(err error, spec *provider.Spec, missing bool) error {
-	if hint := spec.EventHint("id"); missing && hint != "" {
-		return fmt.Errorf("%w (%s)", err, hint)
-	}
-	return err
-}
-
-// chooseScheme returns the scheme of s with the settings of s applied. It returns all faults at
-// once.
-func chooseScheme(s *Source, spec *provider.Spec) (verify.Scheme, []error) {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	var scheme verify.Scheme
-	switch {
-	case s.Signature != nil && len(spec.Schemes) > 0:
-		fault("signature: provider %s has its own; only %s and %s take one", spec.Name, provider.HMAC, provider.Token)
-	case s.Signature != nil && spec.Name == provider.Token && !staticToken(s.Signature):
-		fault("signature: provider %s takes a token in a header or in the query: see provider.TokenScheme", spec.Name)
-	case s.Signature != nil:
-		scheme = *s.Signature
-	case len(spec.Schemes) == 0:
-		fault("signature: provider %s needs one", spec.Name)
-	default:
+// chooseScheme returns the scheme of s with the settings of s applied; false if they have faults.
+func chooseScheme(s *Source, spec *provider.Spec, at place) (scheme verify.Scheme, ok bool) {
+	before := len(at.faults)
+	chosen := true
+	if len(spec.Schemes) == 0 {
+		scheme, chosen = s.ownScheme(spec, at)
+	} else {
+		if s.Signature != nil {
+			at.faultHint("signature", "use provider hmac to describe a sender", "provider %s has its own signature", spec.Name)
+		}
 		var err error
 		if scheme, err = spec.ChooseScheme(s.Scheme); err != nil {
-			fault("scheme: %w", err)
+			at.wrong("scheme", err)
+			scheme, chosen = anyScheme(spec), false
 		}
 	}
-	if len(faults) > 0 {
-		return scheme, faults
-	}
-	if err := spec.SetParams(&scheme, s.Params); err != nil {
-		fault("%w", err)
-	}
+	at.wrong("", spec.SetParams(&scheme, s.Params))
+	notNegative(at, "timestamp.tolerance", s.Tolerance)
 	if scheme.Timestamp != nil {
-		ts := *scheme.Timestamp
-		if s.Tolerance > 0 {
-			ts.Tolerance = s.Tolerance
-		}
-		if ts.Tolerance == 0 {
-			ts.Tolerance = verify.DefaultTolerance
-		}
+		ts := *scheme.Timestamp // the catalog's Timestamp is shared
+		ts.Tolerance = cmp.Or(max(s.Tolerance, 0), ts.Tolerance, verify.DefaultTolerance)
 		scheme.Timestamp = &ts
-	} else if s.Tolerance > 0 {
-		fault("tolerance: scheme %s of provider %s signs no timestamp", scheme.ID, spec.Name)
+	} else if s.Tolerance > 0 && chosen {
+		at.fault("timestamp.tolerance", "provider %s signs no time, so there is no tolerance to set", spec.Name)
 	}
-	return scheme, faults
+	return scheme, len(at.faults) == before
+}
+
+// ownScheme returns the scheme of a source whose provider has no schemes; false if there is none.
+func (s *Source) ownScheme(spec *provider.Spec, at place) (verify.Scheme, bool) {
+	if s.Scheme != "" {
+		at.fault("scheme", "provider %s has no schemes; the source describes its own", spec.Name)
+	}
+	token := spec.Name == provider.Token
+	switch {
+	case s.Signature == nil && token:
+		at.fault("token", "provider %s needs a signature, which says where the sender's secret stands", spec.Name)
+	case s.Signature == nil:
+		at.fault("signature", "provider %s needs a signature, which says how the sender signs", spec.Name)
+	case token && !staticToken(s.Signature):
+		at.fault("token", "provider %s takes a token in a header or in the query: see provider.TokenScheme", spec.Name)
+	default:
+		return *s.Signature, true
+	}
+	return verify.Scheme{}, false
+}
+
+// anyScheme returns a scheme with the parameters of all schemes of spec, all optional. It serves
+// to find mistakes in the parameters while the scheme is unknown.
+func anyScheme(spec *provider.Spec) (all verify.Scheme) {
+	for _, s := range append(slices.Clone(spec.Schemes), verify.Scheme{Params: spec.Params}) {
+		for _, p := range s.Params {
+			p.Need = verify.NeedOptional
+			all.Params = append(all.Params, p)
+		}
+	}
+	return all
 }
 
 // staticToken reports whether a scheme is one of provider.Token.
@@ -192,39 +222,49 @@ func staticToken(s *verify.Scheme) bool {
 	return s.Family == verify.FamilyToken && (s.At == "" || strings.HasPrefix(s.At, "query:"))
 }
 
-// setScheme compiles the scheme and the handshakes, and checks the keys.
-func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec) []error {
-	var err error
-	if s.verifier, err = verify.Compile(*scheme); err != nil {
-		return []error{err}
+// setScheme compiles the scheme and the handshakes. There is no verifier if they have faults.
+func (s *source) setScheme(scheme *verify.Scheme, spec *provider.Spec, at place) {
+	part := "signature"
+	if spec.Name == provider.Token {
+		part = "token"
 	}
+	verifier, err := verify.Compile(*scheme)
+	at.wrong(part, err)
+	shakes, shakesErr := newHandshaking(spec, scheme)
+	at.wrong("", shakesErr)
+	if err != nil || shakesErr != nil {
+		return
+	}
+	s.verifier, s.handshaking = verifier, shakes
 	switch {
 	case scheme.Timestamp != nil:
 		s.tolerance = scheme.Timestamp.Tolerance
 	case scheme.Family == verify.FamilyJWT:
 		s.tolerance = time.Minute // the leeway of JWTs
 	}
-	if s.handshaking, err = newHandshaking(spec, scheme); err != nil {
-		return []error{err}
-	}
-	if err := s.checkKeys(scheme); err != nil {
-		return []error{err}
-	}
-	if s.URL == "" && s.verifier.NeedsURL() {
-		return []error{errors.New("url: the signature covers the public URL of the source, which is not set")}
-	}
-	if s.URL != "" {
-		if err := send.CheckURL(s.URL); err != nil {
-			return []error{fmt.Errorf("url: %w", err)}
+	for _, p := range spec.Params {
+		if p.Need == verify.NeedOptional && s.Params[p.Name] == "" {
+			at.warn("params."+p.Name, "it is not set, so the set-up request of %s is refused until it is: %s", spec.Name, p.About)
 		}
 	}
-	return nil
+	if s.unsigned = scheme.Family == verify.FamilyNone; s.unsigned {
+		at.warn("", "unsigned: anyone can send to /webhooks/%s", s.Name)
+	}
 }
 
-func (s *source) setDefaults(spec *provider.Spec) error {
-	if s.MaxBody == 0 {
-		s.MaxBody = max(spec.MaxBody, defaults.MaxBody)
+func (s *source) checkURL(at place) {
+	if s.URL != "" {
+		if err := send.CheckURL(s.URL); err != nil {
+			at.fault("url", "%s", err)
+		}
+	} else if s.verifier.NeedsURL() {
+		at.faultHint("url", "set it to the public URL that the sender was given", "the signature covers the URL, which is unknown")
 	}
+}
+
+// setDefaults fills in the defaults.
+func (s *source) setDefaults(spec *provider.Spec) {
+	setDefault(&s.MaxBody, max(spec.MaxBody, defaults.MaxBody))
 	if s.AckTimeout == 0 {
 		s.AckTimeout = defaults.AckTimeout
 		if t := spec.Retry.Timeout * 8 / 10; t > 0 {
@@ -234,84 +274,85 @@ func (s *source) setDefaults(spec *provider.Spec) error {
 	if s.Ack == nil && spec.Ack != nil {
 		s.Ack = &Ack{Status: spec.Ack.Status, ContentType: spec.Ack.ContentType, Body: spec.Ack.Body}
 	}
-	if len(s.ContentEncodings) > 0 && s.verifier.ReadsForm() {
-		return errors.New("content encoding: this scheme signs the fields of a form, which must be sent as it is")
-	}
-	for _, enc := range s.ContentEncodings {
-		if enc != "gzip" {
-			return fmt.Errorf("content encoding %q: only gzip is known", enc)
-		}
-	}
-	if s.MaxBody < 0 || s.AckTimeout < 0 || s.DedupeWindow < 0 || s.Retention < 0 {
-		return errors.New("max body, ack timeout, dedupe window and retention must not be negative")
-	}
-	if err := errors.Join(s.Rate.check(), s.Ack.check(), s.setPolicies()); err != nil {
-		return err
-	}
-	s.verified = s.Rate.bucket()
-	if id := s.extractor.ID(); !s.verifier.Covers(id) && !s.unsigned {
-		s.guard = driver.BodyWatch
-		if s.ReplayGuard {
-			s.guard = driver.BodyRefuse
-		}
-	} else if s.ReplayGuard {
-		return errors.New("replay guard: the event id is signed, so there is nothing to guard")
-	}
-	return nil
-}
-
-// setPolicies fills in defaults and refuses unknown words: a misspelled policy must not silently
-// mean another one.
-func (s *source) setPolicies() error {
 	setDefault(&s.Malformed, malformedReject)
 	setDefault(&s.Redelivery, redeliveryReopen)
 	setDefault(&s.Consume, consumeRoutes)
 	setDefault(&s.DeadLetter, AfterAttempts(defaults.InlineAttempts))
 	setDefault(&s.RefetchTimeout, defaults.RefetchTimeout)
-	var faults []error
-	if s.Malformed != malformedReject && s.Malformed != MalformedQuarantine {
-		faults = append(faults, fmt.Errorf("malformed: %q is neither reject nor quarantine", s.Malformed))
-	}
-	if s.Redelivery != redeliveryReopen && s.Redelivery != RedeliveryAck {
-		faults = append(faults, fmt.Errorf("redelivery: %q is neither reopen nor ack", s.Redelivery))
-	}
-	if s.Consume != consumeRoutes && s.Consume != ConsumeSQL {
-		faults = append(faults, fmt.Errorf("consume: %q is neither routes nor sql", s.Consume))
-	}
-	if s.RefetchTimeout < 0 {
-		faults = append(faults, errors.New("refetch timeout: it must not be negative"))
-	}
-	if s.Tolerance < 0 {
-		faults = append(faults, errors.New("tolerance: it must not be negative"))
-	}
-	return errors.Join(faults...)
+	s.verified = s.Rate.bucket()
 }
 
-func (a *Ack) check() error {
+// check checks the settings that neither the scheme nor the event has a part in. It refuses unknown words: a
+// misspelled policy must not silently mean another one.
+func (s *source) check(at place) {
+	notNegative(at, "max_body", s.MaxBody)
+	notNegative(at, "ack_timeout", s.AckTimeout)
+	notNegative(at, "dedupe_window", s.DedupeWindow)
+	notNegative(at, "retention", s.Retention)
+	notNegative(at, "refetch_timeout", s.RefetchTimeout)
+	s.Rate.check(at, "rate")
+	s.Ack.check(at)
+	at.oneOf("malformed", string(s.Malformed), string(malformedReject), string(MalformedQuarantine))
+	at.oneOf("redelivery", string(s.Redelivery), string(redeliveryReopen), string(RedeliveryAck))
+	at.oneOf("consume", string(s.Consume), string(consumeRoutes), string(ConsumeSQL))
+	for i, encoding := range s.ContentEncodings {
+		at.oneOf(fmt.Sprintf("content_encoding[%d]", i), encoding, "gzip")
+	}
+	if len(s.ContentEncodings) > 0 && s.verifier != nil && s.verifier.ReadsForm() {
+		at.fault("content_encoding", "this scheme signs the fields of a form, which must be sent as it is")
+	}
+}
+
+// setGuard sets the guard of repeated bodies.
+func (s *source) setGuard(at place) {
+	switch {
+	case s.unsigned && s.ReplayGuard:
+		at.fault("replay_guard", "the source is unsigned, so this guards nothing")
+	case s.unsigned || s.extractor == nil:
+	case !s.verifier.Covers(s.extractor.ID()):
+		s.guard = driver.BodyWatch
+		if s.ReplayGuard {
+			s.guard = driver.BodyRefuse
+		}
+	case s.ReplayGuard:
+		at.fault("replay_guard", "the event id is signed, so there is nothing to guard")
+	}
+}
+
+func (a *Ack) check(at place) {
 	switch {
 	case a == nil:
-		return nil
 	case a.Status != 0 && (a.Status < 200 || a.Status > 299):
-		return fmt.Errorf("ack: the status must be 2xx, not %d", a.Status)
+		at.fault("ack.status", "the status must be 2xx, not %d", a.Status)
 	case a.Body != "" && (a.Status == http.StatusNoContent || a.Status == http.StatusResetContent):
-		return fmt.Errorf("ack: a %d has no body", a.Status)
+		at.fault("ack.body", "an answer of status %d has no body", a.Status)
 	}
-	return nil
 }
 
 // keepForRetries sets the dedupe window to the time that the provider retries, if the source sets
-// none and all, the window of Config, is shorter. It warns of a window in which a request does not lose its validity.
-func (s *source) keepForRetries(all time.Duration, log *slog.Logger) {
-	switch {
-	case s.DedupeWindow == 0 && s.retries > all:
+// none and the window of all is shorter. It warns of a window in which a request does not lose its validity.
+func (s *source) keepForRetries(all *Config, at place) {
+	switch retries := say.Setting(s.retries); {
+	case s.DedupeWindow == 0 && s.retries > all.DedupeWindow:
 		s.DedupeWindow = s.retries
+		at.at("").warn("dedupe_window", "the dedupe window (%s) is shorter than %s retries: source %s uses %s instead",
+			say.Setting(all.DedupeWindow), s.Provider, s.Name, retries)
 	case s.DedupeWindow > 0 && s.DedupeWindow < s.retries:
-		log.Warn("the dedupe window is shorter than the provider retries: a late retry takes effect again",
-			slog.String("source", s.Name), slog.String("dedupe_window", s.DedupeWindow.String()), slog.String("retries", s.retries.String()))
+		at.warnLogged("dedupe_window", "the dedupe window of source %s (%s) is shorter than %s retries (%s): a late retry takes effect again",
+			s.Name, say.Setting(s.DedupeWindow), s.Provider, retries)
 	}
-	if window := cmp.Or(s.DedupeWindow, all); s.tolerance > window {
-		log.Warn("the tolerance is longer than the dedupe window: a captured request can take effect twice",
-			slog.String("source", s.Name), slog.String("tolerance", s.tolerance.String()), slog.String("dedupe_window", window.String()))
+	window := cmp.Or(s.DedupeWindow, all.DedupeWindow)
+	at.warnOfRetention(s.Retention, window)
+	if s.tolerance > window {
+		at.warnLogged("timestamp.tolerance", "the tolerance of source %s (%s) is longer than its dedupe window (%s): "+
+			"a captured request can take effect twice", s.Name, say.Setting(s.tolerance), say.Setting(window))
+	}
+}
+
+func (p place) warnOfRetention(retention, window time.Duration) {
+	if retention > window {
+		p.warn("retention", "a retention of %s is longer than the dedupe window of %s: "+
+			"bodies are removed with the identity, at the end of the window", say.Setting(retention), say.Setting(window))
 	}
 }
 
@@ -355,27 +396,24 @@ func (s *source) hiddenIn(h http.Header) []string {
 }
 
 // setAckKey prepares the signing of answers, if the provider verifies answers.
-func (s *source) setAckKey(spec *provider.Spec, log *slog.Logger) error {
+func (s *source) setAckKey(spec *provider.Spec, at place) {
 	signature := spec.AckSignature()
 	switch {
 	case signature == nil && s.AckKey != "":
-		return fmt.Errorf("ack key: provider %s wants no signature of an answer: leave it out", spec.Name)
+		at.faultHint("ack_key", "leave it out", "provider %s does not expect signed answers", spec.Name)
 	case signature == nil:
-		return nil
 	case s.AckKey == "":
-		log.Warn("answers are unsigned: the source has no ack key",
-			slog.String("source", s.Name), slog.String("without", signature.Without))
-		return nil
+		at.warnLogged("ack_key", "it is not set, so answers are not signed: %s", signature.Without)
+	default:
+		signer, err := signature.Signer(s.AckKey)
+		switch {
+		case err != nil:
+			at.fault("ack_key", "%s", err) // errors never hold the key
+		case signer.NeedsURL() && s.URL == "":
+			at.fault("url", "the signature of an answer covers the URL, which is unknown")
+		}
+		s.ackSigner = signer
 	}
-	signer, err := signature.Signer(s.AckKey)
-	switch {
-	case err != nil:
-		return fmt.Errorf("ack key: %w", err)
-	case signer.NeedsURL() && s.URL == "":
-		return errors.New("url: the signature of an answer covers the public URL of the source, which is not set")
-	}
-	s.ackSigner = signer
-	return nil
 }
 
 // works reports whether events of s have work of their own in this process: handlers, or SQL consumers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
@@ -21,58 +22,67 @@ type keySet struct {
 	keys    []verify.Key
 }
 
-// checkKeys checks the secrets or the key of the source.
-func (s *source) checkKeys(scheme *verify.Scheme) error {
-	if s.unsigned = scheme.Family == verify.FamilyNone; s.unsigned {
-		if s.Secrets != nil || s.Key != "" {
-			return errors.New("secrets: an unsigned source has none")
+// checkKeys checks the secrets and the key of the source.
+func (s *source) checkKeys(scheme *verify.Scheme, at place) {
+	if s.unsigned {
+		if s.Secrets != nil {
+			at.fault("secrets", "an unsigned source has none")
 		}
-		return nil
+		if s.Key != "" {
+			at.fault("key", "an unsigned source has none")
+		}
+		return
 	}
 	if s.Secrets == nil && s.Key == "" {
-		return s.checkKeyless(scheme)
+		s.checkKeyless(scheme, at)
+		return
 	}
-	if s.Key != "" {
-		if !s.verifier.PublicKey() {
-			return errors.New("key: this scheme uses secrets, not public keys")
-		}
-		key, err := s.verifier.ParseKey(s.Key)
-		if err != nil {
-			return fmt.Errorf("key: %w", err)
-		}
-		if key.Private() {
-			return errors.New("key: this is a private key: the source needs the public one")
-		}
+	if s.Key != "" && !s.verifier.PublicKey() {
+		at.faultHint("key", "use secrets", "the sender signs with a shared secret and has no public key")
+	} else if s.Key != "" {
+		s.checkKey("key", s.Key, at)
 	}
 	if f, ok := s.Secrets.(SecretsFunc); ok && f == nil {
-		return errors.New("secrets: SecretsFunc(nil) has no function to call: give it one, or use StaticSecrets")
+		at.fault("secrets", "SecretsFunc(nil) has no function to call: give it one, or use StaticSecrets")
 	}
 	static, ok := s.Secrets.(staticSecrets)
 	if ok && len(static) == 0 && s.Key == "" {
-		return errors.New("secrets: the list is empty")
+		at.fault("secrets", "the list is empty")
 	}
 	for i, secret := range static {
-		if _, err := s.verifier.ParseKey(secret); err != nil {
-			return fmt.Errorf("secrets[%d]: %w", i, err)
-		}
+		s.checkKey(fmt.Sprintf("secrets[%d]", i), secret, at)
 	}
-	return nil
+}
+
+// checkKey checks the secret or public key of a setting. It never quotes it.
+func (s *source) checkKey(setting, text string, at place) {
+	key, err := s.verifier.ParseKey(text)
+	switch {
+	case err != nil:
+		at.judge(setting, false, err)
+	case key.Private():
+		at.faultHint(setting, "remove it, and set the public key", "this is a private key: the source needs the public one")
+	default:
+		if !s.verifier.PublicKey() && strings.TrimSpace(text) != text {
+			at.warn(setting, "the secret begins or ends with a space, which counts as part of it")
+		}
+		at.judge(setting, key.Weak(), nil)
+	}
 }
 
 // checkKeyless checks a source that has neither secrets nor a key.
-func (s *source) checkKeyless(scheme *verify.Scheme) error {
+func (s *source) checkKeyless(scheme *verify.Scheme, at place) {
 	s.fetches = s.verifier.FetchesKeys()
 	switch {
 	case s.fetches || s.canLearn():
-		return nil
-	case scheme.Keys != nil:
-		if p := scheme.Keys.Unset(scheme); p != nil {
-			return fmt.Errorf("params.%s: missing; the provider's keys cannot be fetched without it: set it, or set a key (%s)", p.Name, p.About)
-		}
+	case scheme.Keys != nil && scheme.Keys.Unset(scheme) != nil:
+		p := scheme.Keys.Unset(scheme)
+		at.faultHint("params."+p.Name, p.About, "missing; the provider's keys cannot be fetched without it: set it, or set key")
 	case s.verifier.PublicKey():
-		return errors.New("key: there is none: set the sender's public key")
+		at.fault("key", "the source has no key, the sender's public key")
+	default:
+		at.fault("secrets", "the source has no secrets")
 	}
-	return errors.New("secrets: neither a secret nor a key is set")
 }
 
 // ownKeys reports whether the keys are in the settings, so that no database and no provider is

@@ -53,10 +53,13 @@ func ParsePace(s string) (Rate, error) {
 
 // Pace returns r as ParsePace reads it. A time other than a second, a minute or an hour becomes an hour.
 func (r Rate) Pace() (string, error) {
+	if err := r.Check(); err != nil {
+		return "", fmt.Errorf("rate: %w", err)
+	}
 	hourly := float64(r.Count) * float64(time.Hour) / float64(r.Per)
 	switch unit := map[time.Duration]string{time.Second: "s", time.Minute: "m", time.Hour: "h"}[r.Per]; {
-	case r.Check() != nil || r.Count == 0:
-		return "", r.Check()
+	case r.Count == 0:
+		return "", nil
 	case r == Unpaced || unit == "" && hourly > maxRate:
 		return "none", nil
 	case unit != "":
@@ -70,7 +73,7 @@ func (r Rate) Pace() (string, error) {
 // Check returns an error for a rate that is none.
 func (r Rate) Check() error {
 	if r.Count < 0 || r.Count > 0 && r.Per <= 0 {
-		return errors.New("rate: the count must not be negative, and its time must be positive")
+		return errors.New("the count must not be negative, and its time must be positive")
 	}
 	return nil
 }

@@ -38,3 +38,14 @@ func Nearest(name string, known []string) string {
 	}
 	return best
 }
+
+// DidYouMean returns a hint for a name that is not known: the name that was probably meant, or all of them.
+func DidYouMean(name string, known []string) string {
+	if near := Nearest(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	return "known: " + strings.Join(known, ", ")
+}

@@ -51,9 +51,6 @@ const MaxResponse = 4 << 10
 
 // Limits of one attempt.
 const (
-	// DefaultTimeout is the default of Target.Timeout.
-	DefaultTimeout = 15 * time.Second
-
 	maxResponseHeader = 64 << 10
 	maxResponseBody   = 64 << 10
 	maxResponseType   = 255
@@ -74,8 +71,7 @@ type Target struct {
 	// Secret signs the message by Standard Webhooks; "" sends it unsigned. After the prefix whsec_
 	// the rest is base64; any other text is used as it is.
 	Secret string
-	// Timeout bounds the attempt from dialling to the last byte of the answer.
-	// Defaults to 15 s.
+	// Timeout bounds the attempt from dialling to the last byte of the answer; 0 leaves no time.
 	Timeout time.Duration
 	// AllowPrivate allows addresses that are not public: private networks, loopback, carrier-grade
 	// NAT and others. Link-local addresses and those of cloud metadata services are always refused.
@@ -240,15 +236,11 @@ func newTransport(roots *x509.CertPool, check dial.Check) *http.Transport {
 // Send makes one attempt and returns when it ends: after at most target.Timeout, or earlier if ctx
 // ends.
 func (s *Sender) Send(ctx context.Context, target *Target, msg *Message) Result {
-	timeout := target.Timeout
-	if timeout <= 0 {
-		timeout = DefaultTimeout
-	}
 	req, err := s.request(target, msg)
 	if err != nil {
 		return failed(0, err)
 	}
-	req.timeout, req.deadline = timeout, time.Now().Add(timeout)
+	req.timeout, req.deadline = target.Timeout, time.Now().Add(target.Timeout)
 	reach := &s.public
 	if target.AllowPrivate {
 		reach = &s.private

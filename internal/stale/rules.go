@@ -44,24 +44,31 @@ type rule struct {
 const warnings = 100
 
 // New compiles the rules of a source, whose events x extracts from deliveries. It returns nil if
-// there are none. The errors name each faulty rule and field.
-func New(source string, rules []Rule, spec *provider.Spec, x *provider.Extractor, log *slog.Logger) (*Rules, []error) {
+// there are none. The error joins a *provider.RuleError for each faulty field, such as "stale[0].key".
+func New(source string, rules []Rule, spec *provider.Spec, x *provider.Extractor, log *slog.Logger) (*Rules, error) {
 	if len(rules) == 0 {
 		return nil, nil
 	}
 	var faults []error
 	out := &Rules{source: source, extractor: x, log: log, lines: limit.New(warnings, time.Second)}
-	parse := func(i int, field, text string) *locate.Expr {
+	parse := func(i int, field, text, example string) *locate.Expr {
 		expr, err := spec.ParseStored(text, x.Batch())
+		if text == "" {
+			err = errors.New("it is missing: " + example)
+		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("stale[%d].%s: %w", i, field, err))
+			faults = append(faults, &provider.RuleError{Field: fmt.Sprintf("stale[%d].%s", i, field), Err: err})
 		}
 		return expr
 	}
 	for i, r := range rules {
-		out.rules = append(out.rules, rule{r.Matches, parse(i, "key", r.Key), parse(i, "version", r.Version)})
+		out.rules = append(out.rules, rule{
+			r.Matches,
+			parse(i, "key", r.Key, "where the id of the object stands, as body:data.object.id"),
+			parse(i, "version", r.Version, "where its version stands, as body:created"),
+		})
 	}
-	return out, faults
+	return out, errors.Join(faults...)
 }
 
 // Event is a stored event as the rules read it: its headers, and its body inflated.

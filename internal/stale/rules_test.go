@@ -27,9 +27,9 @@ func newRules(t *testing.T, log *slog.Logger, event provider.EventRules, rules .
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, faults := New("lab", rules, spec, x, log)
-	if len(faults) > 0 {
-		t.Fatal(faults)
+	out, err := New("lab", rules, spec, x, log)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return out
 }

@@ -17,7 +17,7 @@ var rules = map[string]rule{
 		within: []string{
 			"driver", "verify", "provider", "internal/claims", "internal/deadnews",
 			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
-			"internal/relay", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
+			"internal/relay", "internal/say", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},

@@ -241,12 +241,12 @@ func TestAckKeyFaults(t *testing.T) {
 		source hookonce.Source
 		want   string
 	}{
-		"blank":                 {change(func(s *hookonce.Source) { s.AckKey = " " }), `source "pay": ack key: the key is empty`},
-		"not a key":             {change(func(s *hookonce.Source) { s.AckKey = "hunter2" }), "ack key: the key is not an RSA key: expected PEM of a private key"},
-		"public key":            {change(func(s *hookonce.Source) { s.AckKey = w.senderKey }), "ack key: this is a public key, which cannot sign"},
-		"encrypted":             {change(func(s *hookonce.Source) { s.AckKey = encrypted }), "ack key: the private key is encrypted"},
-		"too short":             {change(func(s *hookonce.Source) { s.AckKey = w.weak }), "ack key: the RSA key has 1024 bits"},
-		"provider without acks": {hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckKey: w.ackKey}, "ack key: provider github wants no signature of an answer"},
+		"blank":                 {change(func(s *hookonce.Source) { s.AckKey = " " }), "sources.pay.ack_key: the key is empty"},
+		"not a key":             {change(func(s *hookonce.Source) { s.AckKey = "hunter2" }), "ack_key: the key is not an RSA key: expected PEM of a private key"},
+		"public key":            {change(func(s *hookonce.Source) { s.AckKey = w.senderKey }), "ack_key: this is a public key, which cannot sign"},
+		"encrypted":             {change(func(s *hookonce.Source) { s.AckKey = encrypted }), "ack_key: the private key is encrypted"},
+		"too short":             {change(func(s *hookonce.Source) { s.AckKey = w.weak }), "ack_key: the RSA key has 1024 bits"},
+		"provider without acks": {hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckKey: w.ackKey}, "ack_key: provider github does not expect signed answers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -271,7 +271,7 @@ func TestWarnsWithoutAckKey(t *testing.T) {
 			c.Sources, c.Logger = []hookonce.Source{src}, log.Logger()
 		})
 		text := log.Text()
-		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "source=pay") && strings.Contains(text, "repeats them")
+		warned := strings.Contains(text, "level=WARN") && strings.Contains(text, "sources.pay.ack_key") && strings.Contains(text, "repeats them")
 		if warned == keyed || strings.Contains(text, "PRIVATE KEY") {
 			t.Errorf("ack key set: %t; the log says %q", keyed, text)
 		}

@@ -30,7 +30,7 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 		cfg  *hookonce.Config
 		want string // in the error
 	}{
-		{"source name", gh(func(s *hookonce.Source) { s.Name = "Git Hub" }), "name must match"},
+		{"source name", gh(func(s *hookonce.Source) { s.Name = "Git Hub" }), "name must begin"},
 		{"unknown provider", gh(func(s *hookonce.Source) { s.Provider = "githib" }), "github"},
 		{"unknown scheme", gh(func(s *hookonce.Source) { s.Scheme = "md5" }), "sha256"},
 		{"missing secrets", gh(func(s *hookonce.Source) { s.Secrets = nil }), "secrets"},
@@ -134,7 +134,7 @@ func TestNewEngineReportsAllFaultsAtOnce(t *testing.T) {
 		Destinations: []hookonce.Destination{{Name: "c"}},
 		Routes:       []hookonce.Route{{Name: "d", To: "e"}},
 	})
-	for _, want := range []string{`source "a"`, `source "b"`, `destination "c"`, `route "d"`} {
+	for _, want := range []string{"sources.a.provider", "sources.b.secrets", "destinations.c.url", "routes[0].to"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}

@@ -65,7 +65,7 @@ func TestSignedFieldInAnotherDocument(t *testing.T) {
 		}
 	}
 	s.ContentEncodings = []string{"gzip"}
-	if _, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{s}}); err == nil || !strings.Contains(err.Error(), "content encoding") {
+	if _, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{s}}); err == nil || !strings.Contains(err.Error(), "content_encoding") {
 		t.Errorf("gzip for a form: error %v, want one about the content encoding", err)
 	}
 }

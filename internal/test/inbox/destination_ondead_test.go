@@ -131,9 +131,9 @@ func TestOnDeadIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, destinations := range map[string][]hookonce.Destination{
-		`destination "a": OnDead names the destination itself`:                {{Name: "a", Sender: sender, OnDead: "a"}, {Name: "b", Sender: sender}},
-		`destination "b": OnDead names "c", and there is no such destination`: {{Name: "b", Sender: sender, OnDead: "c"}},
-		`Config.OnDead names "b", and there is no such destination`:           {{Name: "a", Sender: sender}},
+		`destinations.a.retry.on_dead: a destination cannot be told of its own`: {{Name: "a", Sender: sender, OnDead: "a"}, {Name: "b", Sender: sender}},
+		`destinations.b.retry.on_dead: there is no destination "c"`:             {{Name: "b", Sender: sender, OnDead: "c"}},
+		`hookonce: on_dead: there is no destination "b"`:                        {{Name: "a", Sender: sender}},
 	} {
 		if err := in.Reload(&hookonce.Config{Destinations: destinations}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
@@ -141,7 +141,7 @@ func TestOnDeadIsChecked(t *testing.T) {
 	}
 	source := &hookonce.Config{Sources: settings("").Sources, Destinations: good.Destinations}
 	source.Sources[0].OnDead = "c"
-	if err := in.Reload(source); err == nil || !strings.Contains(err.Error(), `source "gh": OnDead names "c", and there is no such destination`) {
+	if err := in.Reload(source); err == nil || !strings.Contains(err.Error(), `sources.gh.on_dead: there is no destination "c"`) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -113,7 +113,7 @@ func TestPrivateDestinationsMustBeAllowed(t *testing.T) {
 	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{
 		Destinations: []hookonce.Destination{{Name: "app", URL: newSink(t).URL}},
 	})
-	if err == nil || !strings.Contains(err.Error(), `destination "app"`) || !strings.Contains(err.Error(), "AllowPrivate") {
+	if err == nil || !strings.Contains(err.Error(), "destinations.app.url") || !strings.Contains(err.Error(), "AllowPrivate") {
 		t.Errorf("got the error %v, want one that names the destination and AllowPrivate", err)
 	}
 }

@@ -150,7 +150,7 @@ func TestNilSecretsFunc(t *testing.T) {
 	_, err := hookonce.NewEngine(rig.OpenSQLite(t), &hookonce.Config{Sources: []hookonce.Source{{
 		Name: "gh", Provider: provider.GitHub, Secrets: hookonce.SecretsFunc(nil),
 	}}})
-	const want = `source "gh": secrets: SecretsFunc(nil) has no function to call`
+	const want = `sources.gh.secrets: SecretsFunc(nil) has no function to call`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("New returned the error %v, want %q", err, want)
 	}

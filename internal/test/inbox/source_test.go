@@ -166,7 +166,7 @@ func TestDefaultsOfTheProvider(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "shorter") || !strings.Contains(lines[0], "source=b") {
+	if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], "shorter") || !strings.Contains(lines[0], "sources.b.dedupe_window") {
 		t.Errorf("the log says %q, want one line about the short dedupe window of b", lines)
 	}
 }
@@ -203,11 +203,11 @@ func TestStaleRulesAreChecked(t *testing.T) {
 		Stale: []hookonce.StaleRule{{Key: "body:id", Version: "body:v"}, {Key: "", Version: "query:v"}, {Key: "header:Cookie", Version: "item:v"}},
 	}}})
 	for _, want := range []string{
-		`source "lab": stale: it cannot be applied with consume: sql`,
-		`source "lab": stale[1].key: the location is empty`,
-		`source "lab": stale[1].version: "query:v" looks into the query string`,
-		`source "lab": stale[2].key: "header:Cookie" looks into a header that carries a credential`,
-		`source "lab": stale[2].version: "item:v" looks into an item`,
+		`sources.lab.stale: it cannot be applied with consume: sql`,
+		`sources.lab.stale[1].key: it is missing`,
+		`sources.lab.stale[1].version: "query:v" looks into the query string`,
+		`sources.lab.stale[2].key: "header:Cookie" looks into a header that carries a credential`,
+		`sources.lab.stale[2].version: "item:v" looks into an item`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)

@@ -173,7 +173,7 @@ func TestToleranceBeyondTheWindow(t *testing.T) {
 			c.DedupeWindow, c.Retention = time.Hour, time.Hour
 			c.Sources[0] = hookonce.Source{Name: "std", Provider: provider.StandardWebhooks, Secrets: hookonce.StaticSecrets(secret), Tolerance: tolerance}
 		})
-		if got := strings.Contains(log.String(), "the tolerance is longer than the dedupe window"); got != warns {
+		if got := strings.Contains(log.String(), "is longer than its dedupe window"); got != warns {
 			t.Errorf("with a tolerance of %v, it warns: %v, want %v; it logs:\n%s", tolerance, got, warns, log)
 		}
 	}

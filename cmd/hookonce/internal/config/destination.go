@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/defaults"
-	"github.com/hookonce/hookonce/internal/say"
-	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/settingfile"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/sendamqp"
@@ -30,35 +27,31 @@ const (
 
 var destinationKeys = []string{"url", "secret", "timeout", "retry", "concurrency", "rate", "connections", "key"}
 
-// destination reads the keys of a destination from m. at is the node for faults about a missing
-// key.
+// destination reads the keys of a destination from m, which is the mapping at.
 func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Destination {
+	r.places["destinations."+name] = at
 	retry := r.mapping(m.get("retry"), "attempts", "first", "max", "on_dead")
 	d := hookonce.Destination{
 		Name:        name,
-		Timeout:     cmp.Or(r.duration(m.get("timeout"), 1, maxTimeout), defaults.SendTimeout),
-		Concurrency: cmp.Or(r.count(m.get("concurrency"), 1, maxConcurrency), defaults.Concurrency),
+		Timeout:     r.duration(m.get("timeout"), 1, maxTimeout),
+		Concurrency: r.count(m.get("concurrency"), 1, maxConcurrency),
 		Rate:        r.rate(m.get("rate")),
-		Retry:       r.retry(retry),
-		OnDead:      r.onDead(name, retry.get("on_dead")),
+		Retry: hookonce.Retry{
+			Attempts: r.count(retry.get("attempts"), 1, maxAttempts),
+			First:    r.duration(retry.get("first"), 1, maxRetryDelay),
+			Max:      r.duration(retry.get("max"), 1, maxRetryDelay),
+		},
+		OnDead: r.word(retry.get("on_dead")),
 
 		FreshConnections: r.choice(m.get("connections"), "keep", "fresh") == "fresh",
 		// The author of the settings file may name any host.
 		AllowPrivate: true,
 	}
-	url := m.get("url")
-	if text, ok := r.text(url); ok {
-		r.target(&d, url, text, m.get("connections"), m.get("key"))
-	} else if url == nil && m.node != nil {
-		r.fault(at, "the destination has no url")
+	if text := r.word(m.get("url")); text != "" {
+		r.target(&d, m.get("url"), text, m.get("key"))
 	}
-	secretNode := m.get("secret")
-	if secret, ok := r.secret(secretNode); ok {
-		weak, err := send.CheckSecret(string(secret))
-		if r.judgeKey(secretNode, weak, err) {
-			d.Secret = string(secret)
-		}
-	}
+	secret, _ := r.secret(m.get("secret"))
+	d.Secret = string(secret)
 	return d
 }
 
@@ -87,7 +80,7 @@ func toKafka(url, key string) (hookonce.Sender, error) {
 }
 
 // target sets where messages to d go: by HTTP, or to the engine that the scheme of the URL names.
-func (r *routeReader) target(d *hookonce.Destination, url *node, text string, connections, key *node) {
+func (r *routeReader) target(d *hookonce.Destination, url *node, text string, key *node) {
 	scheme, _, _ := strings.Cut(text, "://")
 	connect := engines[scheme]
 	location, keyed := r.text(key)
@@ -102,7 +95,6 @@ func (r *routeReader) target(d *hookonce.Destination, url *node, text string, co
 	}
 	if connect == nil {
 		d.URL = text
-		r.checkURL(url, text)
 		return
 	}
 	sender, err := connect(text, location)
@@ -110,12 +102,8 @@ func (r *routeReader) target(d *hookonce.Destination, url *node, text string, co
 		r.fault(url, "%s", err)
 		return
 	}
-	if connections != nil {
-		r.fault(connections, "connections is for http and https; leave it out with %s://", scheme)
-	}
 	r.warnFiles(url, text)
-	d.Sender, d.AllowPrivate, d.FreshConnections = sender, false, false
-	r.urls[d.Name] = url
+	d.Sender, d.AllowPrivate = sender, false
 }
 
 // warnFiles warns of the files that text, the checked URL of a broker, names.
@@ -144,7 +132,7 @@ func (r *routeReader) checkSizes() {
 				continue // the defaults differ by a twentieth: few events are so large, and the docs tell of them
 			}
 			if most > int64(kafka.MaxMessageBytes()) && r.leads(&s, d.Name) {
-				r.warn(r.urls[d.Name], "max_body of source %s (%d bytes) is larger than max_message_bytes (%d): hookonce accepts a larger event, and its message is dead at once",
+				r.warn(r.find("destinations."+d.Name+".url"), "max_body of source %s (%d bytes) is larger than max_message_bytes (%d): hookonce accepts a larger event, and its message is dead at once",
 					s.Name, most, kafka.MaxMessageBytes())
 			}
 		}
@@ -165,49 +153,4 @@ func (r *routeReader) leads(s *hookonce.Source, destination string) bool {
 	return slices.ContainsFunc(r.config.Routes, func(route hookonce.Route) bool {
 		return route.To == destination && (len(route.Sources) == 0 || slices.Contains(route.Sources, s.Name))
 	})
-}
-
-// onDead reads on_dead of a source, or of the destination of. checkOnDead checks it, once all destinations
-// are read.
-func (l *loader) onDead(of string, n *node) string {
-	target, ok := l.text(n)
-	if ok {
-		l.told = append(l.told, told{of, target, n})
-	}
-	return target
-}
-
-// told is a destination that is told of dead letters: those of another one, or of a source if of is "".
-type told struct {
-	of, target string
-	node       *node
-}
-
-func (r *routeReader) checkOnDead() {
-	known := slices.Sorted(maps.Keys(r.destinations))
-	for _, t := range r.told {
-		others := slices.DeleteFunc(slices.Clone(known), func(name string) bool { return name == t.of })
-		switch {
-		case t.of != "" && t.target == t.of:
-			r.fault(t.node, "a destination cannot be told of its own dead letters; name another one")
-		case !r.destinations[t.target]:
-			r.faultHint(t.node, didYouMean(t.target, others), "there is no destination %s", t.node.shown())
-		}
-	}
-}
-
-func (r *routeReader) retry(m mapping) hookonce.Retry {
-	first, most := m.get("first"), m.get("max")
-	retry := hookonce.Retry{
-		Attempts: cmp.Or(r.count(m.get("attempts"), 1, maxAttempts), defaults.SendAttempts),
-		First:    cmp.Or(r.duration(first, 1, maxRetryDelay), defaults.FirstRetry),
-		Max:      r.duration(most, 1, maxRetryDelay),
-	}
-	switch {
-	case retry.Max == 0:
-		retry.Max = max(defaults.MaxRetry, retry.First)
-	case retry.Max < retry.First:
-		r.fault(most, "max must not be shorter than first, which is %s", say.Setting(retry.First))
-	}
-	return retry
 }

@@ -23,9 +23,13 @@
 // file. A message quotes a value only as it is written in the file, and never quotes a secret or
 // the value of a variable.
 //
+// This package knows the form of the file. The rules of sources, destinations and routes, and their defaults,
+// are those of hookonce.Config.Check: check.go places what it finds, and leaves out what only follows
+// from a value that could not be read.
+//
 // # Files of this package
 //
-// A document is read in three steps: parse.go turns YAML into nodes with positions, values.go and
-// units.go read single values from nodes, and toplevel.go, tls.go, source.go, destination.go and
-// route.go know the keys.
+// A document is read in four steps: parse.go turns YAML into nodes with positions, values.go and
+// units.go read single values from nodes, toplevel.go, tls.go, source.go, destination.go and
+// route.go know the keys, and check.go asks the root package.
 package config

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -78,14 +77,4 @@ func sortFaults(list []Fault) {
 	slices.SortStableFunc(list, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
-}
-
-func didYouMean(name string, known []string) string {
-	if near := say.Nearest(name, known); near != "" {
-		return "did you mean " + near + "?"
-	}
-	if len(known) == 0 {
-		return ""
-	}
-	return "known: " + strings.Join(known, ", ")
 }

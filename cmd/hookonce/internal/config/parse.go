@@ -51,6 +51,8 @@ type node struct {
 	// hidden marks a node whose errors from other packages must not be shown, because they may
 	// quote a secret or the value of a variable.
 	hidden bool
+	// missing marks a value that is not in the document.
+	missing bool
 }
 
 type field struct {

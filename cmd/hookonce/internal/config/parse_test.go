@@ -28,7 +28,7 @@ destinations:
 	for _, d := range s.Engine.Destinations {
 		got = append(got, fmt.Sprint(d.Name, " ", d.URL, " ", d.Timeout, " ", d.Concurrency, " ", d.Retry.Attempts))
 	}
-	want := []string{"a http://a/ 1s 16 3", "b http://a/ 2s 16 3", "c http://a/ 1s 7 3"}
+	want := []string{"a http://a/ 1s 0 3", "b http://a/ 2s 0 3", "c http://a/ 1s 7 3"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -1,8 +1,8 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -19,25 +19,16 @@ const maxType = 255
 // routeReader reads destinations and routes. Its config holds the sources.
 type routeReader struct {
 	*loader
-	config       *hookonce.Config
-	destinations map[string]bool // those read so far
-	routes       map[string]bool
-	urls         map[string]*node // of destinations, by name
+	config *hookonce.Config
 }
 
 func (r *routeReader) read(destinations, routes *node) {
 	r.named(destinations, "destination", func(name string, value *node) {
-		r.destinations[name] = true
-		m := r.mapping(value, destinationKeys...)
-		if value.kind == kindNull {
-			r.fault(value, "the destination has no url")
-		}
-		r.config.Destinations = append(r.config.Destinations, r.destination(name, value, m))
+		r.config.Destinations = append(r.config.Destinations, r.destination(name, value, r.mapping(value, destinationKeys...)))
 	})
 	for i, item := range r.list(routes) {
 		r.route(i+1, item)
 	}
-	r.checkOnDead()
 	r.checkSizes()
 }
 
@@ -55,6 +46,7 @@ func (r *routeReader) route(number int, n *node) {
 		r.faultHint(n, "keys: "+strings.Join(routeKeys, ", "), "a route must be a mapping of keys, but this is %s", n.kind)
 		return
 	}
+	r.places[fmt.Sprintf("routes[%d]", len(r.config.Routes))] = n
 	m := r.mapping(n, routeKeys...)
 	route := hookonce.Route{Sources: r.routeSources(m.get("sources")), Types: r.types(m.get("types"))}
 	where := m.get("where")
@@ -63,52 +55,40 @@ func (r *routeReader) route(number int, n *node) {
 		r.checkBodies(where, text, route.Sources)
 		r.warnOfCondition(where, text, route.Sources)
 	}
-	to, named := r.text(m.get("to"))
-	route.Name = r.routeName(m.get("name"), n, to, number)
+	to, _ := r.text(m.get("to"))
+	route.Name, route.To = r.routeName(m.get("name"), to, number), to
 	switch url := m.get("url"); {
 	case m.get("to") != nil && url != nil:
 		r.fault(url, "a route has either to or url")
 	case url != nil:
 		route.To = "route:" + route.Name
-		r.config.Destinations = append(r.config.Destinations, r.destination(route.To, n, m))
+		if !r.isDestination(route.To) { // otherwise the route has the name of another one, which is the fault
+			r.config.Destinations = append(r.config.Destinations, r.destination(route.To, n, m))
+		}
 	case m.get("to") == nil:
 		r.fault(n, "the route has neither to nor url, so it leads nowhere")
 	default:
-		r.checkTo(m, to, named)
-		route.To = to
+		for _, key := range destinationKeys {
+			if value := m.get(key); value != nil {
+				r.fault(value, "it belongs to a destination; set it there, or use url in place of to")
+			}
+		}
 	}
 	r.config.Routes = append(r.config.Routes, route)
 }
 
-func (r *routeReader) checkTo(m mapping, to string, named bool) {
-	if named && !r.destinations[to] {
-		known := slices.Sorted(maps.Keys(r.destinations))
-		r.faultHint(m.get("to"), didYouMean(to, known), "there is no destination %s", m.get("to").shown())
-	}
-	for _, key := range destinationKeys {
-		if value := m.get(key); value != nil && key != "url" {
-			r.fault(value, "it belongs to a destination; set it there, or use url in place of to")
-		}
-	}
+// isDestination reports whether a destination of that name was read.
+func (r *routeReader) isDestination(name string) bool {
+	return slices.ContainsFunc(r.config.Destinations, func(d hookonce.Destination) bool { return d.Name == name })
 }
 
 // routeName returns the name of a route: its own, or else the name of its destination, or else
 // route-N.
-func (r *routeReader) routeName(n, route *node, to string, number int) string {
-	name, ok := r.text(n)
+func (r *routeReader) routeName(n *node, to string, number int) string {
 	if n == nil {
-		n = route
-		if name = to; name == "" {
-			name = fmt.Sprintf("route-%d", number)
-		}
-	} else if ok && !validName(name) {
-		r.fault(n, "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -")
+		return cmp.Or(to, fmt.Sprintf("route-%d", number))
 	}
-	if r.routes[name] && name != "" {
-		r.faultHint(n, "give each its own name, and keep it: webhook-id depends on it", "another route has the same name")
-	}
-	r.routes[name] = true
-	return name
+	return r.word(n)
 }
 
 func (r *routeReader) routeSources(n *node) []string {
@@ -117,10 +97,7 @@ func (r *routeReader) routeSources(n *node) []string {
 	}
 	var names []string
 	for _, item := range r.list(n) {
-		name, ok := r.text(item)
-		if ok && !slices.Contains(r.sourceNames(), name) {
-			r.faultHint(item, didYouMean(name, r.sourceNames()), "there is no source %s", item.shown())
-		}
+		name, _ := r.text(item)
 		names = append(names, name)
 	}
 	return names
@@ -184,7 +161,7 @@ func (r *routeReader) forwards(flags []string) {
 		if at == nil {
 			continue
 		}
-		if r.destinations[name] || r.routes[name] {
+		if r.isDestination(name) || slices.ContainsFunc(r.config.Routes, func(route hookonce.Route) bool { return route.Name == name }) {
 			r.fault(at, "there is a destination or route of that name already")
 			continue
 		}
@@ -194,8 +171,7 @@ func (r *routeReader) forwards(flags []string) {
 		if slices.Contains(sources, name) {
 			route.Sources, route.To = []string{name}, "route:"+name
 		}
-		r.destinations[name], r.routes[name] = true, true
-		r.config.Destinations = append(r.config.Destinations, r.destination(route.To, at, r.mapping(n, destinationKeys...)))
+		r.config.Destinations = append(r.config.Destinations, r.destination(route.To, n, r.mapping(n, destinationKeys...)))
 		r.config.Routes = append(r.config.Routes, route)
 	}
 }

@@ -29,8 +29,8 @@ const (
 	MigrateManual = "manual" // refuse to start on an older schema
 )
 
-// Settings are checked and complete, and do not change after Load. Printing them in any form shows
-// no secret.
+// Settings are checked, and do not change after Load. A zero value in Engine means the default. Printing
+// them in any form shows no secret.
 type Settings struct {
 	File string // the settings file that was read; "" if there was none
 

@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -204,13 +203,12 @@ func fullEngine() hookonce.Config {
 				FreshConnections: true,
 			},
 			{
-				Name: "audit", URL: "https://audit.internal/", Timeout: 15 * time.Second, Concurrency: 16,
-				Retry:        hookonce.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour},
+				Name: "audit", URL: "https://audit.internal/",
 				AllowPrivate: true,
 			},
 			{
-				Name: "route:route-3", URL: "http://127.0.0.1:9000/", Timeout: 30 * time.Second, Concurrency: 16,
-				Retry:        hookonce.Retry{Attempts: 20, First: 13 * time.Hour, Max: 13 * time.Hour},
+				Name: "route:route-3", URL: "http://127.0.0.1:9000/", Timeout: 30 * time.Second,
+				Retry:        hookonce.Retry{First: 13 * time.Hour},
 				AllowPrivate: true,
 			},
 		},
@@ -226,9 +224,6 @@ func TestLoadNothing(t *testing.T) {
 	t.Parallel()
 	want := &Settings{
 		Database: DefaultDatabase, Migrate: MigrateAuto, Schema: "hookonce", Listen: ":8080", Admin: Admin{Listen: "127.0.0.1:8081"},
-		Engine: hookonce.Config{
-			DedupeWindow: defaults.DedupeWindow, Retention: defaults.Retention, UnverifiedRate: hookonce.Rate(defaults.UnverifiedRate),
-		},
 	}
 	got := mustLoad(t, LoadOptions{Dir: t.TempDir(), Environ: environ()})
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -205,7 +205,10 @@ func keyPairOf(t *testing.T, name provider.Name) (private, public string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := new(loader).compileScheme(spec.Schemes[0], nil)
+	v, err := verify.Compile(spec.Schemes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	private, public, err = v.GenerateKey()
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/hookonce/hookonce"
@@ -11,38 +12,23 @@ import (
 
 var tokenKeys = []string{"at", "prefix"}
 
-// tokenScheme reads the scheme of a source of provider token.
-func (r *sourceReader) tokenScheme(s *hookonce.Source, n *node, m mapping) verify.Scheme {
-	for _, key := range []string{"signature", "timestamp"} {
-		if value := m.get(key); value != nil {
-			r.faultHint(value, "use provider hmac to describe a sender that signs", "provider %s signs nothing", provider.Token)
-		}
+// tokenScheme reads the scheme of a source of provider token; nil if there is none.
+func (r *sourceReader) tokenScheme(n *node) *verify.Scheme {
+	m := r.mapping(n, tokenKeys...)
+	at, ok := r.text(m.get("at"))
+	prefix, _ := r.text(m.get("prefix"))
+	if m.node != nil && m.get("at") == nil {
+		r.fault(n, "at is missing: where the secret stands, as header:X-Token or query:token")
 	}
-	token := m.get("token")
-	if token == nil {
-		r.faultHint(n, `as token: {at: "header:X-Token"}`,
-			"provider %s needs token, which says where the sender's secret stands", provider.Token)
-		return verify.Scheme{}
-	}
-	tm := r.mapping(token, tokenKeys...)
-	at, ok := r.text(tm.get("at"))
-	prefix, _ := r.text(tm.get("prefix"))
-	switch {
-	case tm.node == nil: // not a mapping
-		return verify.Scheme{}
-	case tm.get("at") == nil:
-		r.fault(token, "at is missing: where the secret stands, as header:X-Token or query:token")
-		return verify.Scheme{}
-	case !ok:
-		return verify.Scheme{}
+	if !ok {
+		return nil
 	}
 	scheme, err := provider.TokenScheme(at, prefix)
-	if err != nil {
-		r.wrongField(err, func(string) *node { return tm.get("at") })
-		return scheme
+	var fault *verify.FieldError
+	if errors.As(err, &fault) {
+		r.wrong(m.get("at"), errors.New(fault.Problem))
 	}
-	s.Signature = &scheme
-	return scheme
+	return &scheme
 }
 
 // warnOfCondition warns of a condition on a header where a route takes from unsigned sources: it looks
@@ -52,10 +38,21 @@ func (r *routeReader) warnOfCondition(n *node, where string, sources []string) {
 		return
 	}
 	for _, name := range r.sourceNames() {
-		if r.unsigned[name] && (len(sources) == 0 || slices.Contains(sources, name)) {
+		if r.unsigned(name) && (len(sources) == 0 || slices.Contains(sources, name)) {
 			r.warn(n, "a condition is no authentication: source %s is unsigned, so anyone's request claims an event id, "+
 				"and the sender's own is then a duplicate", name)
 			r.warnings[len(r.warnings)-1].Hint = "if the header holds a secret, use provider token or basic"
 		}
 	}
+}
+
+// unsigned reports whether the source of that name checks nothing.
+func (r *routeReader) unsigned(name string) bool {
+	i := slices.IndexFunc(r.config.Sources, func(s hookonce.Source) bool { return s.Name == name })
+	spec, err := provider.Lookup(r.config.Sources[i].Provider)
+	if err != nil {
+		return false // reported with the source
+	}
+	scheme, _ := spec.ChooseScheme(r.config.Sources[i].Scheme)
+	return scheme.Family == verify.FamilyNone
 }

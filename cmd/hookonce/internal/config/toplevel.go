@@ -10,7 +10,6 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
@@ -95,29 +94,24 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 		}
 	}
 
+	l.places, l.broken = make(map[string]*node), make(map[string]bool)
 	window := l.override(top.get("dedupe_window"), "dedupe_window", "", "")
 	retention := l.override(top.get("retention"), "retention", "", "")
-	rate := l.override(top.get("unverified_rate"), "unverified_rate", "", "")
+	l.places["dedupe_window"], l.places["retention"] = window, retention
 	s.Engine = hookonce.Config{
-		DedupeWindow:   cmp.Or(l.duration(window, 1, maxAge), defaults.DedupeWindow),
-		Retention:      cmp.Or(l.duration(retention, 1, maxAge), defaults.Retention),
-		UnverifiedRate: cmp.Or(l.rate(rate), hookonce.Rate(defaults.UnverifiedRate)),
+		DedupeWindow:   l.duration(window, 1, maxAge),
+		Retention:      l.duration(retention, 1, maxAge),
+		UnverifiedRate: l.rate(l.override(top.get("unverified_rate"), "unverified_rate", "", "")),
 		TrustedProxies: l.networks(l.override(top.get("trusted_proxies"), "trusted_proxies", "", "")),
-	}
-	if retention != nil && s.Engine.Retention > s.Engine.DedupeWindow {
-		l.warnOfRetention(retention, s.Engine.Retention, s.Engine.DedupeWindow)
 	}
 	flagSources := l.flagSources(flags.Sources)
 	_, sqlite := s.SQLitePath()
-	s.Engine.Sources = l.sources(&sourceReader{
-		loader: l, window: s.Engine.DedupeWindow, windowNode: window, sqlite: sqlite,
-	}, top.get("sources"), flagSources)
+	s.Engine.Sources = l.sources(&sourceReader{loader: l, sqlite: sqlite}, top.get("sources"), flagSources)
 	s.Named = l.references
-	r := &routeReader{
-		loader: l, config: &s.Engine, destinations: make(map[string]bool), routes: make(map[string]bool), urls: make(map[string]*node),
-	}
+	r := &routeReader{loader: l, config: &s.Engine}
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
+	l.check(&s.Engine)
 	return s
 }
 

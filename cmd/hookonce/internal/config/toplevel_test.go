@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce"
-	"github.com/hookonce/hookonce/internal/defaults"
 )
 
 func TestPrecedence(t *testing.T) {
@@ -58,16 +57,16 @@ func TestPrecedence(t *testing.T) {
 		},
 		{
 			"dedupe_window", "dedupe_window: 10d", "HOOKONCE_DEDUPE_WINDOW=20d", nil,
-			func(s *Settings) any { return s.Engine.DedupeWindow }, 30 * day, 10 * day, 20 * day, nil,
+			func(s *Settings) any { return s.Engine.DedupeWindow }, time.Duration(0), 10 * day, 20 * day, nil,
 		},
 		{
 			"retention", "retention: 10d", "HOOKONCE_RETENTION=20d", nil,
-			func(s *Settings) any { return s.Engine.Retention }, 30 * day, 10 * day, 20 * day, nil,
+			func(s *Settings) any { return s.Engine.Retention }, time.Duration(0), 10 * day, 20 * day, nil,
 		},
 		{
 			"unverified_rate", "unverified_rate: 1/s", "HOOKONCE_UNVERIFIED_RATE=2/h", nil,
 			func(s *Settings) any { return s.Engine.UnverifiedRate },
-			hookonce.Rate(defaults.UnverifiedRate),
+			hookonce.Rate{},
 			hookonce.Rate{Count: 1, Per: time.Second},
 			hookonce.Rate{Count: 2, Per: time.Hour},
 			nil,

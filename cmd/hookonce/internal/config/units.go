@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"strconv"
@@ -126,37 +127,29 @@ func (l *loader) rate(n *node) hookonce.Rate {
 
 // networks reads a list of networks, or one text with commas, as in a variable. An address is a
 // network of its own.
-func (l *loader) networks(n *node) []netip.Prefix {
+func (l *loader) networks(n *node) (out []netip.Prefix) {
+	items := []*node{n}
 	if n == nil || n.kind != kindText {
-		var out []netip.Prefix
-		for _, item := range l.list(n) {
-			out = append(out, l.networksOf(item)...)
-		}
-		return out
+		items = l.list(n)
 	}
-	return l.networksOf(n)
-}
-
-func (l *loader) networksOf(n *node) (out []netip.Prefix) {
-	text, ok := l.text(n)
-	if !ok {
-		return nil
-	}
-	for one := range strings.SplitSeq(text, ",") {
-		one = strings.TrimSpace(one)
-		prefix, err := netip.ParsePrefix(one)
-		if addr, addrErr := netip.ParseAddr(one); addrErr == nil && addr.Zone() == "" {
-			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
-		}
-		if err != nil {
-			l.fault(n, "%s is not a network; write it as 10.0.0.0/8, 2001:db8::/32, or one address", n.shown())
+	for _, item := range items {
+		text, ok := l.text(item)
+		if !ok {
 			continue
 		}
-		if err := limit.CheckProxy(prefix); err != nil {
-			l.fault(n, "%s %s", n.shown(), err)
-			continue
+		for one := range strings.SplitSeq(text, ",") {
+			one = strings.TrimSpace(one)
+			prefix, err := netip.ParsePrefix(one)
+			if addr, addrErr := netip.ParseAddr(one); addrErr == nil && addr.Zone() == "" {
+				prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+			}
+			if err != nil {
+				l.fault(item, "%s is not a network; write it as 10.0.0.0/8, 2001:db8::/32, or one address", item.shown())
+				continue
+			}
+			l.places[fmt.Sprintf("trusted_proxies[%d]", len(out))] = item
+			out = append(out, prefix)
 		}
-		out = append(out, prefix)
 	}
 	return out
 }

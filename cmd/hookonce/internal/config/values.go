@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/settingfile"
 )
 
@@ -23,8 +24,9 @@ type loader struct {
 
 	references map[string]Named // Settings.Named
 
-	told     []told          // by on_dead
-	unsigned map[string]bool // the sources that check nothing
+	places map[string]*node // of the parts of Settings.Engine, by their paths in a hookonce.FieldError
+	broken map[string]bool  // sources whose scheme could not be read
+
 	faults   []Fault
 	warnings []Fault
 }
@@ -86,7 +88,7 @@ func (l *loader) mapping(n *node, known ...string) mapping {
 	for _, f := range n.fields {
 		if !slices.Contains(known, f.key) {
 			at := &node{path: joinPath(n.path, f.key), line: f.line, col: f.col}
-			l.faultHint(at, didYouMean(f.key, known), "unknown key")
+			l.faultHint(at, say.DidYouMean(f.key, known), "unknown key")
 		}
 	}
 	return m
@@ -119,12 +121,14 @@ func (l *loader) named(n *node, what string, read func(name string, value *node)
 	}
 	for _, f := range n.fields {
 		at := &node{path: f.value.path, line: f.line, col: f.col}
-		if !validName(f.key) {
-			l.fault(at, "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -")
+		if what == "destination" && !validName(f.key) { // the library allows other names
+			l.fault(at, badName)
 		}
 		read(f.key, f.value)
 	}
 }
+
+const badName = "the name must begin with a-z or 0-9 and have at most 63 of a-z 0-9 _ -"
 
 func validName(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '_' || s[0] == '-' {
@@ -164,16 +168,21 @@ func (l *loader) text(n *node) (string, bool) {
 	return text, ok
 }
 
+// word returns the text of n, which must not be blank; "" if it is absent.
+func (l *loader) word(n *node) string {
+	text, ok := l.text(n)
+	if ok && strings.TrimSpace(text) == "" {
+		l.fault(n, "the value is empty")
+		return ""
+	}
+	return text
+}
+
 // words returns the texts of a list that are not blank.
 func (l *loader) words(n *node) []string {
 	var out []string
 	for _, item := range l.list(n) {
-		text, ok := l.text(item)
-		if ok && strings.TrimSpace(text) == "" {
-			l.fault(item, "the value is empty")
-			ok = false
-		}
-		if ok {
+		if text := l.word(item); text != "" {
 			out = append(out, text)
 		}
 		n.hidden = n.hidden || item.hidden
