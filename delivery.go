@@ -44,8 +44,18 @@ func (d *delivery) unit(all []driver.Claim) *claims.Unit {
 	return claims.NewUnit(all, d.source.Redelivery == redeliveryReopen, d.deadline)
 }
 
-func (s *source) acceptsEncoding(values []string) bool {
-	return len(values) == 1 && (strings.EqualFold(values[0], "identity") || slices.Contains(s.ContentEncodings, strings.ToLower(values[0])))
+// acceptsEncoding reports whether the source takes h's content encoding. An empty one is none.
+func (s *source) acceptsEncoding(h http.Header) bool {
+	values := h.Values("Content-Encoding")
+	switch {
+	case len(values) == 0:
+		return true
+	case len(values) > 1:
+		return false
+	case wire.IsGzip(h):
+		return slices.Contains(s.ContentEncodings, "gzip")
+	}
+	return values[0] == "" || strings.EqualFold(values[0], "identity")
 }
 
 // inflate undoes the content encoding. It runs after the verification.

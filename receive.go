@@ -169,7 +169,7 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if r.ContentLength > src.MaxBody {
 		return tooLarge(src)
 	}
-	if enc := r.Header.Values("Content-Encoding"); len(enc) > 0 && !src.acceptsEncoding(enc) {
+	if !src.acceptsEncoding(r.Header) {
 		return refused(http.StatusUnsupportedMediaType, "This source does not accept that Content-Encoding.",
 			"content encoding not accepted", nil).because(tell.ReasonEncoding)
 	}

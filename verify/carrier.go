@@ -48,7 +48,6 @@ type carrier struct {
 	optional bool // Scheme.PrefixOptional
 	format   string
 	sep      string
-	trim     bool     // strip blanks around an element
 	keys     []string // Scheme.SignatureKeys; for pairs, the value of the parameter
 	timeKey  string   // the key of the time in the format kv; "" if the time is elsewhere
 	timed    bool     // the first element of a list is the time
@@ -130,10 +129,7 @@ func (c *carrier) where() string {
 func (c *carrier) parseKV(value string, s *signed) error {
 	elements, times := 0, 0
 	for element := range strings.SplitSeq(value, c.sep) {
-		if c.trim {
-			element = strings.Trim(element, " ")
-		}
-		key, val, ok := locate.CutPair(element)
+		key, val, ok := locate.CutPair(locate.TrimBlanks(element))
 		if elements++; !ok || elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d key=value", ErrMalformed, c.where(), maxElements)
 		}
@@ -179,9 +175,7 @@ func (c *carrier) parseGroups(value string, s *signed) error {
 func (c *carrier) parseList(value string, s *signed) error {
 	elements := 0
 	for element := range strings.SplitSeq(value, c.sep) {
-		if c.trim {
-			element = strings.Trim(element, " ")
-		}
+		element = locate.TrimBlanks(element)
 		if elements++; element == "" || elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d elements", ErrMalformed, c.where(), maxElements)
 		}
@@ -200,7 +194,7 @@ func (c *carrier) parseList(value string, s *signed) error {
 func (c *carrier) parsePairs(value string, s *signed) error {
 	elements := 0
 	for element := range strings.SplitSeq(value, c.sep) {
-		id, sig, ok := strings.Cut(element, "|")
+		id, sig, ok := strings.Cut(locate.TrimBlanks(element), "|")
 		if elements++; !ok || elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d id|signature", ErrMalformed, c.where(), maxElements)
 		}

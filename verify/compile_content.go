@@ -52,7 +52,7 @@ func (c *compiler) algorithm(s *Scheme, f *content) {
 func (c *compiler) format(s *Scheme, f *content) {
 	f.format = c.oneOf("format", s.Format, FormatPlain, FormatKV, FormatList, FormatGroups, FormatPairs, FormatJSON)
 	f.keys = slices.Clone(s.SignatureKeys)
-	f.sep, f.trim = s.Separator, s.Separator != ""
+	f.sep = s.Separator
 	listed := f.format == FormatKV || f.format == FormatGroups
 	switch f.format {
 	case FormatKV, FormatList, FormatGroups, FormatPairs:

@@ -119,10 +119,9 @@ type Scheme struct {
 	PrefixOptional bool   `json:"prefix_optional,omitempty"`
 	// Format is the form of the value:
 	// 	plain  (default) one signature
-	// 	kv     "t=1,v1=aa,v1=bb": pairs separated by Separator (default ','; if it is set,
-	// 	       blanks around a pair are ignored). Values under SignatureKeys are signatures,
-	// 	       and any of them may match
-	// 	list   signatures separated by Separator; with a Timestamp at header:Name#0 the
+	// 	kv     "t=1,v1=aa,v1=bb": pairs separated by Separator (default ',') and blanks
+	// 	       around it. Values under SignatureKeys are signatures, and any of them may match
+	// 	list   signatures separated by Separator and blanks around it; with a Timestamp at header:Name#0 the
 	// 	       first element is the time
 	// 	groups several kv, separated by spaces, each with its own time
 	// 	pairs  "id|aa&id|bb": the signature of the pair whose id is the value of the

@@ -20,11 +20,15 @@ func CutPair(element string) (key, value string, ok bool) {
 	return key, value, ok && key != ""
 }
 
+// TrimBlanks cuts the blanks and tabs off both ends of an element. RFC 9110, section 5.6.1, allows them
+// around the commas of a list.
+func TrimBlanks(element string) string { return strings.Trim(element, " \t") }
+
 // PairValue returns the value under key in a header of the form "k=v,k=v", and how often the key
 // occurs. It reports false if the header has another form.
 func PairValue(header, key string) (value string, found int, ok bool) {
 	for element := range strings.SplitSeq(header, ",") {
-		k, v, ok := CutPair(element)
+		k, v, ok := CutPair(TrimBlanks(element))
 		if !ok {
 			return "", 0, false
 		}

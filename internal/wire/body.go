@@ -130,8 +130,12 @@ const (
 	anyRatio        = 8 << 20
 )
 
-// IsGzip reports whether h declares a gzip-compressed body.
-func IsGzip(h http.Header) bool { return strings.EqualFold(h.Get("Content-Encoding"), "gzip") }
+// IsGzip reports whether h declares a gzip-compressed body. RFC 9110, section 8.4.1.3, has a second
+// name for it.
+func IsGzip(h http.Header) bool {
+	name := h.Get("Content-Encoding")
+	return strings.EqualFold(name, "gzip") || strings.EqualFold(name, "x-gzip")
+}
 
 // Gunzip inflates a body. The error is ErrTooLarge where the result exceeds limit, in bytes, or
 // both 8 MiB and 100 times the compressed size; ErrBudget when the budget is used up.

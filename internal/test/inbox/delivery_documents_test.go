@@ -139,6 +139,49 @@ func TestConditionsAndHandlersReadTheDocument(t *testing.T) {
 	}
 }
 
+// Both names of gzip say that a body is compressed; no name, and the name of nothing, say that it is not.
+func TestContentEncodings(t *testing.T) {
+	t.Parallel()
+	const plain = `{"ref":"main"}`
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	_, _ = zw.Write([]byte(plain))
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		encoding []string
+		accept   []string // the source's ContentEncodings
+		body     string
+		code     int
+	}{
+		"gzip":                 {[]string{"gzip"}, []string{"gzip"}, zipped.String(), http.StatusOK},
+		"x-gzip":               {[]string{"x-gzip"}, []string{"gzip"}, zipped.String(), http.StatusOK},
+		"X-GZip":               {[]string{"X-GZip"}, []string{"gzip"}, zipped.String(), http.StatusOK},
+		"empty":                {[]string{""}, nil, plain, http.StatusOK},
+		"identity":             {[]string{"Identity"}, nil, plain, http.StatusOK},
+		"x-gzip, not accepted": {[]string{"x-gzip"}, nil, zipped.String(), http.StatusUnsupportedMediaType},
+		"x-gzip that is plain": {[]string{"x-gzip"}, []string{"gzip"}, plain, http.StatusBadRequest},
+		"deflate":              {[]string{"deflate"}, []string{"gzip"}, zipped.String(), http.StatusUnsupportedMediaType},
+		"twice":                {[]string{"gzip", "gzip"}, []string{"gzip"}, zipped.String(), http.StatusUnsupportedMediaType},
+		"empty and gzip":       {[]string{"", "gzip"}, []string{"gzip"}, zipped.String(), http.StatusUnsupportedMediaType},
+		"two in one":           {[]string{"gzip, gzip"}, []string{"gzip"}, zipped.String(), http.StatusUnsupportedMediaType},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := inbox(t, onSQLite(t), nil, func(c *hookonce.Config) {
+				c.Sources[0].Event.ID = "body:ref" // read from the inflated body
+				c.Sources[0].ContentEncodings = tt.accept
+			})
+			got := deliver(in, delivery("e1", tt.body, func(r *http.Request) { r.Header["Content-Encoding"] = tt.encoding }))
+			if got.Code != tt.code {
+				t.Errorf("got %+v, want %d", got, tt.code)
+			}
+		})
+	}
+}
+
 // contentType returns the Content-Type of stored headers.
 func contentType(t *testing.T, headers []byte) string {
 	t.Helper()
