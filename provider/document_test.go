@@ -40,6 +40,8 @@ func TestDocument(t *testing.T) {
 	long := `<a>` + strings.Repeat("x", 100) + `</a>`
 	for _, c := range []struct{ name, rule, body, want, fault string }{
 		{"none", "", "anything", "anything", ""},
+		{"none, a byte order mark", "", "\ufeff{}", "{}", ""},
+		{"form, a byte order mark", "form:payload", form("payload", "\ufeff{}"), "{}", ""},
 		{"form", "form:payload", form("x", "1", "payload", `{"a": "é+"}`), `{"a": "é+"}`, ""},
 		{"form, no JSON", "form:payload", form("payload", "x"), "x", ""},
 		{"form, no field", "form:payload", form("x", "1"), "", "absent"},

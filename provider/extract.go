@@ -138,23 +138,23 @@ func (x *Extractor) Batch() bool { return x.batch != nil }
 func (x *Extractor) HasDocument() bool { return x.document != nil }
 
 // Document returns the JSON document that body: and EventRules.Batch refer to. Without
-// EventRules.Document it is body itself. Document does not check that it is valid JSON. The error
+// EventRules.Document it is body without a byte order mark. Document does not check that it is valid JSON. The error
 // matches locate.ErrMalformed, and holds no values.
 func (x *Extractor) Document(body []byte) ([]byte, error) {
 	if x.document == nil {
-		return body, nil
+		return locate.Unmarked(body), nil
 	}
 	doc := x.document.read(body)
 	if doc.Err != nil {
 		return nil, fmt.Errorf("%w: %w", locate.ErrMalformed, doc.Err)
 	}
-	return doc.JSON, nil
+	return locate.Unmarked(doc.JSON), nil
 }
 
 // EventDocument is Document for the body of one event, as Event.Body has it: an item of a batch is JSON.
 func (x *Extractor) EventDocument(body []byte) ([]byte, error) {
 	if x.batch != nil {
-		return body, nil
+		return locate.Unmarked(body), nil
 	}
 	return x.Document(body)
 }

@@ -34,6 +34,14 @@ func TestEvalBody(t *testing.T) {
 	for _, c := range []struct{ name, at, body, want string }{
 		{"plain", "body:id", `{"id":"evt_1"}`, "evt_1"},
 		{"white space", "body:id", " {\t\"id\"\r\n:\n\"evt_1\" } \n", "evt_1"},
+		{"a byte order mark", "body:id", "\ufeff{\"id\":\"evt_1\"}", "evt_1"},
+		{"a byte order mark and white space", "body:0", "\ufeff\r\n [\"a\"]", "a"},
+		{"a byte order mark before a text", "body:", "\ufeff\"a\"", "a"},
+		{"two byte order marks", "body:id", "\ufeff\ufeff{\"id\":\"evt_1\"}", "malformed"},
+		{"a byte order mark behind white space", "body:id", " \ufeff{\"id\":\"evt_1\"}", "malformed"},
+		{"a byte order mark at the end", "body:id", "{\"id\":\"evt_1\"}\ufeff", "malformed"},
+		{"only a byte order mark", "body:id", "\ufeff", "malformed"},
+		{"half a byte order mark", "body:id", "\xef\xbb{\"id\":\"evt_1\"}", "malformed"},
 		{"among others", "body:id", `{"a":[1,{"id":"no"}],"id":"yes","b":{"id":"no"}}`, "yes"},
 		{"nested", "body:data.object.id", `{"data":{"x":1,"object":{"id":"in_1"}}}`, "in_1"},
 		{"array index", "body:data.1.id", `{"data":[{"id":"a"},{"id":"b"}]}`, "b"},
@@ -141,7 +149,7 @@ func TestEvalInvalidJSON(t *testing.T) {
 		`{"id":"a","b":Infinity}`, `{"id":"a","b":True}`, `{"id":"a","b":nul}`, `{"id":"a","b":nulll}`,
 		`{"id":"a","b":"\x"}`, `{"id":"a","b":"\u12"}`, `{"id":"a","b":"\u12g4"}`, `{"id":"a","b":"\`, `{"id":"a","b":"c`,
 		"{\"id\":\"a\",\"b\":\"\n\"}", "{\"id\":\"a\",\"b\":\"\x00\"}", "{\"id\":\"a\"}\x00", "{\"id\":\"a\"}\x0c", "{\"id\":\"a\"}\u00a0",
-		"\ufeff{\"id\":\"a\"}", "\xff\xfe{\x00", `{"id":"a","b"}`, `{"id":"a":"b"}`, `{"id":"a",1:2}`, `{"id":"a","b":}`,
+		"\xff\xfe{\x00", `{"id":"a","b"}`, `{"id":"a":"b"}`, `{"id":"a",1:2}`, `{"id":"a","b":}`,
 	} {
 		value, err := mustParse(t, "body:id").Eval(&Input{Body: []byte(body)})
 		if !errors.Is(err, ErrMalformed) || errors.Is(err, ErrAbsent) {

@@ -95,6 +95,7 @@ func (b *Batch) Items(doc []byte, xml bool) ([]BatchItem, error) {
 }
 
 func isArray(doc []byte) bool {
+	doc = Unmarked(doc)
 	pos := skipSpace(doc, 0)
 	return pos < len(doc) && doc[pos] == '['
 }

@@ -18,6 +18,7 @@ func TestItems(t *testing.T) {
 		{"", `[]`, nil, nil},
 		{"", ` [ ] `, nil, nil},
 		{"", `[1]`, []string{"1"}, nil},
+		{"", "\ufeff [1,2]", []string{"1", "2"}, nil},
 		{"", " [ {\"a\" : [1,2]} ,\n\"x,]\\\"}\", null\t] ", []string{`{"a" : [1,2]}`, `"x,]\"}"`, "null"}, nil},
 		{"", `[[],[[1,2],3],{}]`, []string{"[]", "[[1,2],3]", "{}"}, nil},
 		{"data.list", `{"list":[9],"data":{"x":[8],"list":[1,2]}}`, []string{"1", "2"}, nil},

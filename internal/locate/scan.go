@@ -1,6 +1,7 @@
 package locate
 
 import (
+	"bytes"
 	"errors"
 	"unicode/utf8"
 )
@@ -54,7 +55,11 @@ type scanner struct {
 	unskipped bool
 }
 
-// scan checks that doc is exactly one JSON value in valid UTF-8, and fills in hits. The hits must
+// Unmarked returns doc without a byte order mark in front, which a reader may ignore (RFC 8259, section
+// 8.1). encoding/json refuses it.
+func Unmarked(doc []byte) []byte { return bytes.TrimPrefix(doc, []byte("\ufeff")) }
+
+// scan checks that doc is exactly one JSON value in valid UTF-8, perhaps after a byte order mark, and fills in hits. The hits must
 // have a path and be zero otherwise.
 func scan(doc []byte, hits []hit) error {
 	s := scanner{doc: doc}
@@ -70,6 +75,7 @@ func (s *scanner) scan(hits []hit) error {
 		hits[i].next = true
 		s.reach = max(s.reach, len(hits[i].path))
 	}
+	s.pos = len(s.doc) - len(Unmarked(s.doc))
 	s.space()
 	for {
 		open, err := s.value()

@@ -139,6 +139,23 @@ func TestConditionsAndHandlersReadTheDocument(t *testing.T) {
 	}
 }
 
+// A byte order mark in front of JSON is no part of the document, and stays in the stored body.
+func TestByteOrderMark(t *testing.T) {
+	t.Parallel()
+	const body = "\ufeff" + `{"ref":"main"}`
+	l, mux := onSQLite(t), &hookonce.Mux[*sql.Tx]{}
+	hookonce.HandleJSON(mux, "gh", "push", func(ctx context.Context, tx *sql.Tx, ev *hookonce.Event, push struct{ Ref string }) error {
+		return l.insert(ctx, tx, push.Ref+" "+string(ev.Body))
+	})
+	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Sources[0].Event.ID = "body:ref" })
+	run(t, in)
+	if got := deliver(in, delivery("e1", body)); got != ok {
+		t.Fatalf("%+v", got)
+	}
+	wantDone(t, l, "main")
+	wantEffects(t, l, "main "+body)
+}
+
 // Both names of gzip say that a body is compressed; no name, and the name of nothing, say that it is not.
 func TestContentEncodings(t *testing.T) {
 	t.Parallel()
