@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/pasted"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -63,8 +63,8 @@ func (s *source) checkKey(setting, text string, at place) {
 	case key.Private():
 		at.faultHint(setting, "remove it, and set the public key", "this is a private key: the source needs the public one")
 	default:
-		if !s.verifier.PublicKey() && strings.TrimSpace(text) != text {
-			at.warn(setting, "the secret begins or ends with a space, which counts as part of it")
+		if slip := pasted.Slip(text); slip != "" && !s.verifier.PublicKey() {
+			at.warn(setting, "the secret %s, which counts as part of it", slip)
 		}
 		at.judge(setting, key.Weak(), nil)
 	}

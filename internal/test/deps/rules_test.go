@@ -16,7 +16,7 @@ var rules = map[string]rule{
 	".": {
 		within: []string{
 			"driver", "verify", "provider", "internal/claims", "internal/deadnews",
-			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/problem",
+			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/pasted", "internal/problem",
 			"internal/relay", "internal/say", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
@@ -86,6 +86,7 @@ var rules = map[string]rule{
 		why: "it turns what the engines report into figures, spans, lines and calls; the root package builds on it",
 	},
 	"internal/problem": {why: "the form of refusals, once for deliveries and the admin API"},
+	"internal/pasted":  {why: "it looks at a text"},
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/guard":   {why: "user code called safely, for every engine that calls some"},
 	"internal/wire":    {why: "stored forms of headers, bodies and errors, which every engine reads"},
