@@ -63,8 +63,12 @@ func (s *source) checkKey(setting, text string, at place) {
 	case key.Private():
 		at.faultHint(setting, "remove it, and set the public key", "this is a private key: the source needs the public one")
 	default:
-		if slip := pasted.Slip(text); slip != "" && !s.verifier.PublicKey() {
-			at.warn(setting, "the secret %s, which counts as part of it", slip)
+		if !s.verifier.PublicKey() {
+			if slip := pasted.Slip(text); slip != "" {
+				at.warn(setting, "the secret %s, which counts as part of it", slip)
+			} else if what := pasted.OtherKey(text, s.Provider); what != "" {
+				at.warn(setting, "the secret looks like %s, with which no sender signs", what)
+			}
 		}
 		at.judge(setting, key.Weak(), nil)
 	}

@@ -153,8 +153,12 @@ type treeReader struct {
 	nodes int
 }
 
+// unmarked returns a body without a byte order mark in front, which encoding/json refuses.
+func unmarked(raw []byte) []byte { return bytes.TrimPrefix(raw, []byte("\ufeff")) }
+
 // parseTree reads a body that is one JSON value.
 func parseTree(raw []byte) (*jsonNode, error) {
+	raw = unmarked(raw)
 	if !utf8.Valid(raw) || !json.Valid(raw) {
 		return nil, errors.New("not JSON")
 	}

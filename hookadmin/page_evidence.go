@@ -67,8 +67,9 @@ func compareBodies(first, other []byte) []diffLine {
 // linesOf returns the lines of a body; those of JSON are indented.
 func linesOf(raw []byte) []string {
 	if _, err := parseTree(raw); err == nil {
-		var out bytes.Buffer
-		if json.Indent(&out, raw, "", "  ") == nil {
+		doc := unmarked(raw)
+		out := bytes.NewBuffer(raw[: len(raw)-len(doc) : len(raw)-len(doc)]) // the mark stays visible
+		if json.Indent(out, doc, "", "  ") == nil {
 			raw = out.Bytes()
 		}
 	}

@@ -79,6 +79,7 @@ func idLocations(body []byte, headers map[string][]string) [][2]string {
 		location, value string
 	}
 	var all []candidate
+	body = unmarked(body)
 	if len(body) <= maxFitBody && json.Valid(body) {
 		dec := json.NewDecoder(bytes.NewReader(body))
 		dec.UseNumber()

@@ -60,7 +60,7 @@ func TestLongIDsKeepTheirEnds(t *testing.T) {
 // Every number and key of a JSON body is shown as the body spells it.
 func TestJSONTreeIsExact(t *testing.T) {
 	t.Parallel()
-	const raw = `{"n": 12345678901234567890.10, "n": 1e400, "s":"\u202e\n", "l":[true,null,{}, [ ]]}`
+	const raw = "\ufeff" + `{"n": 12345678901234567890.10, "n": 1e400, "s":"\u202e\n", "l":[true,null,{}, [ ]]}`
 	tree, err := parseTree([]byte(raw))
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (p *place) of(req *Request) *place {
 
 // isObject reports whether body begins like a JSON object, which no form does; see parseFields.
 func isObject(body []byte) bool {
-	body = bytes.TrimLeft(body, " \t\r\n")
+	body = bytes.TrimLeft(locate.Unmarked(body), " \t\r\n")
 	return len(body) > 0 && body[0] == '{'
 }
 
@@ -208,7 +208,7 @@ func parseFields(s string) ([]field, error) {
 
 // parseMembers parses a JSON object whose values are texts.
 func parseMembers(body []byte) ([]field, error) {
-	members, err := object(body)
+	members, err := object(locate.Unmarked(body))
 	if err != nil {
 		return nil, fmt.Errorf("%w: the body is not a JSON object with unique members", ErrMalformed)
 	}

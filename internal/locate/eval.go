@@ -51,7 +51,7 @@ func (v Value) Shown() string { return strings.Join(v.Parts, ":") }
 // their text after unescaping, numbers by their digits as sent. So 1 and "1" are equal, but 1, 1.0
 // and 1e0 differ, and so do -0 and 0.
 //
-// A JSON document must be valid as a whole (RFC 8259, UTF-8, no byte order mark, no bytes after it,
+// A JSON document must be valid as a whole (RFC 8259, UTF-8, perhaps after a byte order mark, no bytes after it,
 // at most 10,000 levels), and no key on the path may occur twice in its object, compared after
 // unescaping. Keys are case-sensitive. A header, a key in a header, a field or a parameter must
 // occur exactly once. Otherwise the error matches ErrMalformed. If no alternative has a value, the

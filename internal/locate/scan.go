@@ -59,8 +59,8 @@ type scanner struct {
 // 8.1). encoding/json refuses it.
 func Unmarked(doc []byte) []byte { return bytes.TrimPrefix(doc, []byte("\ufeff")) }
 
-// scan checks that doc is exactly one JSON value in valid UTF-8, perhaps after a byte order mark, and fills in hits. The hits must
-// have a path and be zero otherwise.
+// scan checks that doc is exactly one JSON value in valid UTF-8, perhaps after a byte order mark, and
+// fills in hits. The hits must have a path and be zero otherwise.
 func scan(doc []byte, hits []hit) error {
 	s := scanner{doc: doc}
 	return s.scan(hits)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/provider"
 )
 
 // assignment is a line of a file of variables. Base64 ends with '=', so a value must follow.
@@ -34,6 +36,31 @@ func Slip(secret string) string {
 		return "has an invisible character"
 	case assignment.MatchString(secret):
 		return "begins with the name of a variable and '='"
+	}
+	return ""
+}
+
+// otherKeys are things that the pages of senders show near the secret.
+var otherKeys = []struct {
+	form *regexp.Regexp
+	what string
+}{
+	{regexp.MustCompile(`^([srp]k_(live|test)_|xox[a-z]-|xapp-|gh[opsur]_|github_pat_|glpat-|shp(at|ca|pa)_|AKIA|AIza|SG\.)`), "a key of an API"},
+	{regexp.MustCompile(`^we_[A-Za-z0-9]{14,}$`), "the id of an endpoint"},
+	{regexp.MustCompile(`^https?://`), "a URL"},
+}
+
+// OtherKey says what a secret is instead, or "". Paystack signs with the key of its API, and with hmac, token, basic and
+// no name the sender is unknown.
+func OtherKey(secret string, of provider.Name) string {
+	switch of {
+	case "", provider.HMAC, provider.Token, provider.Basic, provider.Paystack:
+		return ""
+	}
+	for _, other := range otherKeys {
+		if other.form.MatchString(secret) {
+			return other.what
+		}
 	}
 	return ""
 }

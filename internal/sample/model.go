@@ -41,7 +41,7 @@ func (s *Sender) newModel(body []byte, unique bool) (*model, error) {
 		m.form, err = url.ParseQuery(string(body))
 		return m, err
 	}
-	if m.doc = bytes.TrimSpace(body); !json.Valid(m.doc) {
+	if m.doc = bytes.TrimSpace(locate.Unmarked(body)); !json.Valid(m.doc) {
 		return nil, errors.New("the body is not JSON")
 	}
 	return m, m.findItem(s.Rules.Batch, s.Scheme.Each)

@@ -23,6 +23,7 @@ func TestSetJSON(t *testing.T) {
 		"one more element":   {doc, `b.a\.b.2`, `{}`, `{ "b": {"a.b":[1, {"x":null},{}]}, "n":12345678901234567890, "s":"t" }`, ""},
 		"the first element":  {doc, `b.a\.b[]`, `2`, `{ "b": {"a.b":[2, {"x":null}]}, "n":12345678901234567890, "s":"t" }`, ""},
 		"an empty object":    {` {} `, "a", `1`, `{"a":1}`, ""},
+		"a mark in front":    {"\ufeff{}", "a", `1`, `{"a":1}`, ""},
 		"an empty array":     {`[]`, "0.a", `1`, `[{"a":1}]`, ""},
 		"the last of two":    {`{"a":1,"a":2}`, "a", `3`, `{"a":1,"a":3}`, ""},
 		"below a string":     {doc, "s.x", `1`, "", "s is a string, not an object or an array"},

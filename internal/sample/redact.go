@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+
+	"github.com/hookonce/hookonce/internal/locate"
 )
 
 // The names of values, and the values themselves, that Redact takes for secrets.
@@ -32,6 +34,7 @@ func Redact(body []byte, form bool) []byte {
 		}
 		return []byte(fields.Encode())
 	}
+	body = locate.Unmarked(body)
 	if len(body) == 0 || !json.Valid(body) {
 		return hide(body)
 	}

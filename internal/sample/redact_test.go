@@ -21,6 +21,7 @@ func TestRedact(t *testing.T) {
 		"null and boolean": {`{"token":null,"password_enabled":true,"api_key":""}`, `{"token":null,"password_enabled":true,"api_key":""}`, false},
 		"all within":       {`{"credentials":[{"user":"a"},["b",1]]}`, `{"credentials":[{"user":"<1 bytes>"},["<1 bytes>","<1 bytes>"]]}`, false},
 		"by value":         {`["sk_live_1","ghp_2","text","eyJhbGciOiJ9.eyJzdWIiOiJ9.x"]`, `["<9 bytes>","<5 bytes>","text","<27 bytes>"]`, false},
+		"a mark in front":  {"\ufeff{\"token\":\"abc\",\"a\":1}", `{"token":"<3 bytes>","a":1}`, false},
 		"a form":           {`token=abc&text=a+b&key=whsec_1`, `key=%3C7+bytes%3E&text=a+b&token=%3C3+bytes%3E`, true},
 		"no form":          {`a=%zz`, `<5 bytes>`, true},
 		"no JSON":          {`token=abc`, `<9 bytes>`, false},

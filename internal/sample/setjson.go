@@ -20,6 +20,7 @@ func SetJSON(doc []byte, path string, value []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	doc = locate.Unmarked(doc)
 	if !json.Valid(doc) {
 		return nil, errors.New("the body is not JSON")
 	}

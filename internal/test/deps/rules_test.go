@@ -86,7 +86,7 @@ var rules = map[string]rule{
 		why: "it turns what the engines report into figures, spans, lines and calls; the root package builds on it",
 	},
 	"internal/problem": {why: "the form of refusals, once for deliveries and the admin API"},
-	"internal/pasted":  {why: "it looks at a text"},
+	"internal/pasted":  {within: []string{"provider"}, why: "it looks at a text"},
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/guard":   {why: "user code called safely, for every engine that calls some"},
 	"internal/wire":    {why: "stored forms of headers, bodies and errors, which every engine reads"},

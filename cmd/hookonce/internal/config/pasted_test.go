@@ -1,6 +1,8 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -30,18 +32,46 @@ func TestPastedSecrets(t *testing.T) {
 		"letters beyond ASCII":  {"0123456789äöüßéλж漢", ""},
 		"base64":                {"QUJDREVGR0hJSktMTU5PUA==", ""},
 		"upper case and base64": {"ABCDEFGHIJKLMNOPQRSTUVWXYZA=", ""},
+		"a key of Stripe":       {"sk_live_0123456789abcdef", "a key of an API"},
+		"a restricted key":      {"rk_test_0123456789abcdef", "a key of an API"},
+		"a token of GitHub":     {"ghp_0123456789abcdef", "a key of an API"},
+		"a token of Slack":      {"xoxb-0123456789abcdef", "a key of an API"},
+		"the id of an endpoint": {"we_0123456789abcdef", "the id of an endpoint"},
+		"a URL":                 {"https://hooks.example.com/0123456789abcdef", "a URL"},
+		"a secret for webhooks": {"whsec_0123456789abcdef", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			settings := "sources: {a: {provider: github, secrets: [\"${HOOK_SECRET}\"]}}\n"
-			got, ok := Check(LoadOptions{Dir: dirWith(t, settings), Environ: environ("HOOK_SECRET=" + tt.secret)})
-			if !ok || tt.want == "" && got != "" || tt.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, tt.want)) {
-				t.Errorf("got %v, %s\nwant %s", ok, got, tt.want)
-			}
-			if strings.Contains(got, "01234567") {
-				t.Errorf("it shows the secret: %s", got)
+			for _, from := range []string{"${HOOK_SECRET}", "file:secret"} {
+				got, ok := checkSecret(t, "github", from, tt.secret)
+				if !ok || tt.want == "" && got != "" || tt.want != "" && (strings.Count(got, "\n") != 1 || !strings.Contains(got, tt.want)) {
+					t.Errorf("%s: got %v, %s\nwant %s", from, ok, got, tt.want)
+				}
+				if strings.Contains(got, "01234567") {
+					t.Errorf("%s: it shows the secret: %s", from, got)
+				}
 			}
 		})
+	}
+}
+
+// checkSecret returns what config check says of a secret in HOOK_SECRET and in the file secret.
+func checkSecret(t *testing.T, provider, from, secret string) (string, bool) {
+	t.Helper()
+	dir := dirWith(t, "sources: {a: {provider: "+provider+", secrets: [\""+from+"\"]}}\n")
+	if err := os.WriteFile(filepath.Join(dir, "secret"), []byte(secret+"\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Check(LoadOptions{Dir: dir, Environ: environ("HOOK_SECRET=" + secret)})
+}
+
+// TestKeysThatSign checks that a key of an API draws no warning where it can be the secret.
+func TestKeysThatSign(t *testing.T) {
+	t.Parallel()
+	for provider, want := range map[string]string{"paystack, event: {id: sha256:body}": "", "stripe": "a key of an API"} {
+		if got, ok := checkSecret(t, provider, "file:secret", "sk_live_0123456789abcdef"); !ok || (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %v, %s", provider, ok, got)
+		}
 	}
 }
