@@ -54,7 +54,7 @@ func (d *documentRule) isXML() bool { return d.kind == DocumentXML || d.kind == 
 func (d *documentRule) read(body []byte) *locate.Document {
 	doc := &locate.Document{XML: d.isXML()}
 	if d.isForm() {
-		value, err := locate.FormValue(string(body), d.field)
+		value, err := locate.FormValue(body, d.field)
 		if err != nil {
 			return fail(doc, err)
 		}

@@ -48,6 +48,8 @@ func TestDocument(t *testing.T) {
 		{"form, empty body", "form:payload", "", "", "absent"},
 		{"form, field twice", "form:payload", "payload=1&payload=2", "", "more than once"},
 		{"form, not a form", "form:payload", "payload=%zz", "", "urlencoded"},
+		{"form, multipart", "form:payload", "--b\r\nContent-Disposition: form-data; name=payload\r\n\r\n{}\r\n--b--", "{}", ""},
+		{"form, multipart twice", "form:a", strings.Repeat("--b\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n", 2) + "--b--", "", "more than once"},
 		{"form, brackets", "form:a[b]", form("a[b]", "[1]"), "[1]", ""},
 		{"xml", "xml", "<a>1</a>\n", `{"a":"1"}`, ""},
 		{"xml, broken", "xml", "<a>", "", "not valid XML"},

@@ -1,8 +1,11 @@
 package verify_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"slices"
@@ -224,6 +227,57 @@ func TestRefusedForms(t *testing.T) {
 			}
 			c.change(req)
 			wantVerdict(t, v.Verify(req, keys), c.want)
+		})
+	}
+}
+
+// TestMultipartForms verifies signatures in multipart/form-data, which Mailgun sends with attachments.
+// Only places of a form are read there: a signature over all fields would leave the files unsigned.
+func TestMultipartForms(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{
+		Family: "hmac", At: "form:signature", Content: "{timestamp}{form:token}", Partial: "the event", Timestamp: at("form:timestamp", ""),
+	})
+	all := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig", Content: "{sorted_form}"})
+	keys := mustKeys(t, v, hmacSecret)
+	urlencoded := signedRequest(t, v, keys[0], "token=a%2Bb&subject=x")
+	fields, err := url.ParseQuery(string(urlencoded.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		want, without string
+		add           func(w *multipart.Writer)
+	}{
+		"fields":                {want: "valid"},
+		"and a file":            {"valid", "", func(w *multipart.Writer) { _, _ = w.CreateFormFile("attachment-1", "token") }},
+		"a repeated token":      {"repeated", "", func(w *multipart.Writer) { _ = w.WriteField("token", "a+b") }},
+		"a token as file, too":  {"malformed", "", func(w *multipart.Writer) { _, _ = w.CreateFormFile("token", "x") }},
+		"a repeated signature":  {"repeated", "", func(w *multipart.Writer) { _ = w.WriteField("signature", "00") }},
+		"no token":              {want: "missing", without: "token"},
+		"a part without a name": {"malformed", "", func(w *multipart.Writer) { _, _ = w.CreatePart(nil) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var body bytes.Buffer
+			w := multipart.NewWriter(&body)
+			for field, values := range fields {
+				if field != c.without {
+					_ = w.WriteField(field, values[0])
+				}
+			}
+			if c.add != nil {
+				c.add(w)
+			}
+			_ = w.Close()
+			req := &verify.Request{Header: http.Header{}, Body: body.Bytes(), Now: receivedAt}
+			wantVerdict(t, v.Verify(req, keys), c.want)
+			req.Header.Set("X-Sig", "00")
+			if err := all.Verify(req, keys); err == nil || errors.Is(err, verify.ErrMismatch) {
+				t.Errorf("a signature over all fields: %v, want malformed", err)
+			}
+			if err := v.Sign(req, keys[0]); err == nil {
+				t.Error("Sign changes a multipart form")
+			}
 		})
 	}
 }

@@ -89,7 +89,11 @@ func (p *place) read(req *Request, item []byte) (string, error) {
 	case locate.Header:
 		return p.header(req.Header)
 	case locate.Form:
-		text, found, err = fieldValue(string(req.Body), p.ref.Name)
+		if locate.IsMultipart(req.Body) {
+			text, found, err = locate.MultipartField(req.Body, p.ref.Name)
+		} else {
+			text, found, err = fieldValue(string(req.Body), p.ref.Name)
+		}
 	case locate.Query:
 		text, found, err = fieldValue(rawQuery(req), p.ref.Name)
 	case locate.Item:
@@ -148,6 +152,9 @@ func (p *place) write(req *Request, item []byte, text string) ([]byte, error) {
 		}
 		req.Header.Set(p.ref.Name, text)
 	case locate.Form:
+		if locate.IsMultipart(req.Body) {
+			return item, errors.New("a multipart form cannot be signed: give the fields urlencoded")
+		}
 		req.Body = []byte(setField(string(req.Body), p.ref.Name, text))
 	case locate.Query:
 		base, query, has := strings.Cut(req.URL, "?")

@@ -9,7 +9,7 @@
 //	item:a.b           like body:, but inside one item of a batch
 //	outer:a.b          like body:, but inside the array element that encloses the item:
 //	                   in a batch at body:entry[].changes, the element of entry; no "[]"
-//	form:field         a field of an urlencoded body
+//	form:field         a field of a form, urlencoded or multipart/form-data; no file
 //	query:name         a parameter of the query string
 //	sha256:body        the SHA-256 of the raw body in hex; sha256:item of the item's JSON;
 //	                   sha256:form:field of a field's value

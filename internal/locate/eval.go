@@ -213,7 +213,7 @@ func (r *reading) header(l *leaf) (token, error) {
 func (r *reading) form(name string) (token, error) {
 	f, ok := r.forms[name]
 	if !ok {
-		f.token, f.err = formValue(string(r.in.Body), name)
+		f.token, f.err = formField(r.in.Body, name)
 		if r.forms == nil {
 			r.forms = make(map[string]field)
 		}

@@ -40,10 +40,10 @@ func PairValue(header, key string) (value string, found int, ok bool) {
 	return value, found, true
 }
 
-// FormValue returns the value of a field of an urlencoded body, which must occur
-// exactly once. Errors match ErrAbsent or ErrMalformed.
-func FormValue(body, name string) (string, error) {
-	t, err := formValue(body, name)
+// FormValue returns the value of a field of a form, which must occur exactly once. Errors match
+// ErrAbsent or ErrMalformed.
+func FormValue(body []byte, name string) (string, error) {
+	t, err := formField(body, name)
 	if err != nil {
 		return "", fmt.Errorf("form:%s: %w: %s", name, ErrMalformed, err)
 	}
@@ -52,6 +52,23 @@ func FormValue(body, name string) (string, error) {
 	}
 	return t.text, nil
 }
+
+// formField looks up a field of a form, urlencoded or multipart, that must occur exactly once.
+func formField(body []byte, name string) (token, error) {
+	if !IsMultipart(body) {
+		return formValue(string(body), name)
+	}
+	value, found, err := MultipartField(body, name)
+	switch {
+	case err != nil || found == 0:
+		return token{}, err
+	case found > 1:
+		return token{}, errTwice
+	}
+	return token{kind: tokenString, text: value}, nil
+}
+
+var errTwice = errors.New("the name occurs more than once")
 
 // formValue looks up a field of an urlencoded string that must occur exactly once.
 func formValue(s, name string) (token, error) {
@@ -69,7 +86,7 @@ func formValue(s, name string) (token, error) {
 		switch {
 		case key != name:
 		case t.kind != tokenAbsent:
-			return token{}, errors.New("the name occurs more than once")
+			return token{}, errTwice
 		default:
 			t = token{kind: tokenString, text: value}
 		}
