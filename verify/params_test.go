@@ -1,8 +1,14 @@
 package verify_test
 
 import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -291,6 +297,17 @@ func TestPublicURL(t *testing.T) {
 		{"https://a.example/in?a=1", "", "https://a.example/in?a=1", "valid"},
 		{"https://a.example/in?a=1", "a=1", "https://a.example/in?a=1", "valid"},
 		{"https://a.example/in?a=1", "a=2", "https://a.example/in?a=1", "malformed"},
+		{"https://a.example/in?a=1", "b=2&a=1", "https://a.example/in?b=2&a=1", "valid"},
+		{"https://a.example/in?a=1&b=2", "b=2&c=3&a=1", "https://a.example/in?b=2&c=3&a=1", "valid"},
+		{"https://a.example/in?a=x%20y", "a=x+y&b=2", "https://a.example/in?a=x+y&b=2", "valid"},
+		{"https://a.example/in?a=1&a=2", "a=2&a=1", "https://a.example/in?a=2&a=1", "valid"},
+		{"https://a.example/in?a", "b=2&a", "https://a.example/in?b=2&a", "valid"},
+		{"https://a.example/in?a=1", "b=2", "https://a.example/in?b=2", "malformed"},
+		{"https://a.example/in?a=1", "a=1&a=2", "https://a.example/in?a=1&a=2", "malformed"},
+		{"https://a.example/in?a=1", "a=1&a=1", "https://a.example/in?a=1&a=1", "malformed"},
+		{"https://a.example/in?a=1&a=1", "a=1", "https://a.example/in?a=1", "malformed"},
+		{"https://a.example/in?a=1", "a=1&b=%zz", "https://a.example/in?a=1&b=%zz", "malformed"},
+		{"https://a.example/in?a=1", "a=1&b=2", "https://a.example/in?a=1", "mismatch"},
 		{"https://a.example/in", `a={"b"`, `https://a.example/in?a={"b"`, "malformed"},
 		{"", "a=1", "https://a.example/in", "no url"},
 	} {
@@ -303,5 +320,27 @@ func TestPublicURL(t *testing.T) {
 		if c.url == "" && !errors.Is(v.Verify(req, keys), verify.ErrNoURL) {
 			t.Error("Verify does not report ErrNoURL")
 		}
+	}
+}
+
+// TestTwilioOwnQuery signs Twilio's JSON requests to a URL with a query, as its libraries do: Twilio adds
+// bodySHA256 to what the URL has.
+func TestTwilioOwnQuery(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{
+		Family: "hmac", Header: "X-Twilio-Signature", Algorithm: "sha1", Encoding: "base64", Content: "{url}", AnyPort: true,
+		Require: []verify.Requirement{{At: "query:bodySHA256", Equals: "{sha256:body}"}},
+	})
+	const body = `{"id":"a"}`
+	query := fmt.Sprintf("tenant=7&bodySHA256=%x", sha256.Sum256([]byte(body)))
+	mac := hmac.New(sha1.New, []byte(hmacSecret))
+	mac.Write([]byte("https://h.example/webhooks/t?" + query))
+	header := http.Header{"X-Twilio-Signature": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
+	for url, want := range map[string]string{
+		"https://h.example/webhooks/t?tenant=7": "valid", "https://h.example:443/webhooks/t?tenant=7": "valid",
+		"https://h.example/webhooks/t": "valid", "https://h.example/webhooks/t?tenant=8": "malformed",
+	} {
+		req := &verify.Request{URL: url, RawQuery: query, Header: header, Body: []byte(body), Now: receivedAt}
+		wantVerdict(t, v.Verify(req, mustKeys(t, v, hmacSecret)), want)
 	}
 }

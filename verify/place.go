@@ -2,11 +2,13 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/hookonce/hookonce/internal/locate"
@@ -266,7 +268,8 @@ func rawQuery(req *Request) string {
 	return query
 }
 
-// publicURL returns the URL that the sender called.
+// publicURL returns the URL that the sender called. If the public URL has a query of its own, the request
+// must have its parameters, among others in any order.
 func publicURL(req *Request) (string, error) {
 	if req.URL == "" {
 		return "", ErrNoURL
@@ -277,14 +280,29 @@ func publicURL(req *Request) (string, error) {
 	if !urlSafe(query) {
 		return "", fmt.Errorf("%w: the query has a character that must be escaped", ErrMalformed)
 	}
-	_, own, has := strings.Cut(req.URL, "?")
-	switch {
-	case query == "" || has && own == query:
+	base, own, _ := strings.Cut(req.URL, "?")
+	if query == "" || own == query {
 		return req.URL, nil
-	case has:
-		return "", fmt.Errorf("%w: the query differs from the one of the public URL", ErrMalformed)
 	}
-	return req.URL + "?" + query, nil
+	if own != "" && !holdsParameters(query, own) {
+		return "", fmt.Errorf("%w: the query lacks a parameter of the public URL, or has it with another value", ErrMalformed)
+	}
+	return base + "?" + query, nil
+}
+
+// holdsParameters reports whether query has each parameter of own, with the same values and no others.
+func holdsParameters(query, own string) bool {
+	wanted, err1 := parseFields(own)
+	fields, err2 := parseFields(query)
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	named := func(f field) bool { return slices.ContainsFunc(wanted, func(w field) bool { return w.name == f.name }) }
+	fields = slices.DeleteFunc(fields, func(f field) bool { return !named(f) })
+	order := func(a, b field) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value)) }
+	slices.SortFunc(fields, order)
+	slices.SortFunc(wanted, order)
+	return slices.Equal(fields, wanted)
 }
 
 // urlSafe reports whether s, a query or form, holds no byte that every sender escapes.
