@@ -276,8 +276,10 @@ func appendMercadoPago(dst []byte, req *Request, s *signed) ([]byte, error) {
 		return nil, fmt.Errorf("%w: query:data.id", ErrRepeated)
 	case strings.Contains(id, ";"):
 		return nil, fmt.Errorf("%w: query:data.id holds the character that ends it in the signed content", ErrMalformed)
-	case id != "":
+	case id != "" && s.lowered:
 		dst = append(dst, "id:"+strings.ToLower(id)+";"...)
+	case id != "":
+		dst = append(dst, "id:"+id+";"...)
 	}
 	if len(req.Header["X-Request-Id"]) > 0 {
 		request, err := single(req.Header, "X-Request-Id")

@@ -58,7 +58,7 @@ func (f *content) verifyOne(req *Request, keys []Key, item []byte) error {
 	if f.format == FormatGroups {
 		return f.verifyGroups(req, keys, &s)
 	}
-	match, decoded, err := f.matchURLs(req, &s, keys, 0, s.signatures.n)
+	match, decoded, err := f.matchForms(req, &s, keys, 0, s.signatures.n)
 	if err := verdict(&s, match, decoded, err); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 			last++
 		}
 		s.time = list.time[first]
-		match, n, err := f.matchURLs(req, s, keys, first, last)
+		match, n, err := f.matchForms(req, s, keys, first, last)
 		if err != nil {
 			return err
 		}
@@ -144,21 +144,29 @@ func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 	return verdict(s, 0, decoded, nil)
 }
 
-// matchURLs is match. With Scheme.AnyPort it tries the public URL with and without its port.
-func (f *content) matchURLs(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
-	if !f.anyPort {
-		return f.match(req, s, keys, first, last)
-	}
-	u, err := publicURL(req)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, s.url = range [...]string{u, otherPort(u)} {
-		m, n, err := f.match(req, s, keys, first, last)
+// matchForms is match for each form of what is signed. With Scheme.AnyPort that is the public URL with and
+// without its port; for {mercado_pago} the id as sent, as the SDK has it, and in lower case, as the
+// documentation has it.
+func (f *content) matchForms(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
+	urls, lowered := []string{s.url}, []bool{false}
+	if f.anyPort {
+		u, err := publicURL(req)
 		if err != nil {
 			return 0, 0, err
 		}
-		match, decoded = match|m, n
+		urls = []string{u, otherPort(u)}
+	}
+	if has(f.arithmetic.content, partMercadoPago) {
+		lowered = []bool{false, true}
+	}
+	for _, s.url = range urls {
+		for _, s.lowered = range lowered {
+			m, n, err := f.match(req, s, keys, first, last)
+			if err != nil {
+				return 0, 0, err
+			}
+			match, decoded = match|m, n
+		}
 	}
 	return match, decoded, nil
 }
