@@ -41,7 +41,7 @@ func (c *compiler) algorithm(s *Scheme, f *content) {
 	f.setHash(algorithm)
 	f.keyed = s.Family == FamilyHMAC
 	f.codec = codec(c.oneOf("encoding", s.Encoding, encodings...))
-	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretRaw, SecretBase64, SecretHex, SecretWhsec, SecretSHA1, SecretNFKD)
+	f.secret = c.oneOf("secret_encoding", s.SecretEncoding, SecretRaw, SecretBase64, SecretHex, SecretWhsec, SecretSHA1, SecretNFKD, SecretHTML)
 	c.unset("key_id", s.KeyID != "", problem)
 	c.unset("keys", s.Keys != nil, problem)
 	if s.Family == FamilyDigest && s.Weak == "" {

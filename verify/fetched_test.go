@@ -200,7 +200,7 @@ func TestGenerateKey(t *testing.T) {
 		{ID: "basic", Family: verify.FamilyBasic},
 		signatureScheme("ed25519"), signatureScheme("ecdsa-p256-sha1"), detachedScheme("ed25519"), tokenScheme("HS256"), tokenScheme("ES384"),
 	}
-	for _, encoding := range []string{"raw", "base64", "hex", "whsec", "sha1", "nfkd"} {
+	for _, encoding := range []string{"raw", "base64", "hex", "whsec", "sha1", "nfkd", "html"} {
 		s := schemeFor(encoding)
 		s.ID = "hmac " + encoding
 		schemes = append(schemes, s)

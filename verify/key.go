@@ -6,7 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"html"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -38,6 +40,7 @@ type material struct {
 	short  bool // see Key.Weak
 	public []publicKey
 
+	also    *material // another key of the same secret, which may match as well; nil for most
 	hashers sync.Pool // of *hasher: HMACs of this key
 }
 
@@ -92,7 +95,11 @@ func parseSecret(encoding, secret string) (Key, error) {
 		return Key{}, ErrZeroSecret
 	}
 	short := len(key) < weakKey || encoding == SecretSHA1 && len(secret) < weakKey
-	return newKey(&material{hmac: key, short: short}), nil
+	m := &material{hmac: key, short: short}
+	if string(key) != secret && encoding == SecretHTML {
+		m.also = &material{hmac: []byte(secret)}
+	}
+	return newKey(m), nil
 }
 
 // isPublicPEM reports whether text begins like a public key or a certificate in PEM. As a shared
@@ -106,6 +113,9 @@ func isPublicPEM(text string) bool {
 func onlyZeros(key []byte) bool {
 	return !slices.ContainsFunc(key, func(b byte) bool { return b != 0 })
 }
+
+// htmlEntity is what wp_specialchars_decode of WordPress decodes with ENT_QUOTES.
+var htmlEntity = regexp.MustCompile(`&(?:quot|lt|gt|amp|#0*(?:34|39|60|62|38)|#[xX]0*(?:22|27|3[cCeE]|26));`)
 
 func decodeSecret(encoding, secret string) ([]byte, error) {
 	switch encoding {
@@ -130,6 +140,8 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 	case SecretSHA1:
 		sum := sha1.Sum([]byte(secret))
 		return sum[:], nil
+	case SecretHTML:
+		return []byte(htmlEntity.ReplaceAllStringFunc(secret, html.UnescapeString)), nil
 	case SecretNFKD:
 		// NFKD leaves ASCII as it is; other characters would need Unicode tables.
 		for i := range len(secret) {

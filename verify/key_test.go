@@ -55,17 +55,17 @@ func TestParseKeyRefuses(t *testing.T) {
 		{"whsk_ and 33 bytes", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 33)), []string{"ed25519"}},
 		{"whsk_ of two halves", "whsk_" + base64.StdEncoding.EncodeToString(make([]byte, 64)), []string{"ed25519"}},
 		{"62 hexadecimal digits", strings.Repeat("ab", 31), []string{"ed25519"}},
-		{"zero bytes", strings.Repeat("\x00", 32), []string{"raw", "sha1", "nfkd"}},
-		{"one zero byte", "\x00", []string{"raw", "sha1", "nfkd"}},
-		{"zero bytes, more than a block", strings.Repeat("\x00", 200), []string{"raw", "sha1", "nfkd"}},
+		{"zero bytes", strings.Repeat("\x00", 32), []string{"raw", "sha1", "nfkd", "html"}},
+		{"one zero byte", "\x00", []string{"raw", "sha1", "nfkd", "html"}},
+		{"zero bytes, more than a block", strings.Repeat("\x00", 200), []string{"raw", "sha1", "nfkd", "html"}},
 		{"zero bytes in base64", base64.StdEncoding.EncodeToString(make([]byte, 24)), []string{"base64", "whsec"}},
 		{"zero bytes in base64 without padding", base64.RawStdEncoding.EncodeToString(make([]byte, 32)), []string{"base64", "whsec"}},
 		{"whsec_ and zero bytes", "whsec_" + strings.Repeat("AAAA", 8), []string{"whsec"}},
 		{"hexadecimal zeros", strings.Repeat("00", 32), []string{"hex"}},
-		{"a public key", strings.TrimSpace(ecdsaPEM(t)), []string{"raw", "base64", "hex", "whsec", "sha1", "nfkd"}},
-		{"a public key after blanks", " " + strings.TrimSpace(ecdsaPEM(t)), []string{"raw", "sha1", "nfkd"}},
-		{"a certificate", "-----BEGIN CERTIFICATE-----\nMCow\n-----END CERTIFICATE-----", []string{"raw", "sha1", "nfkd"}},
-		{"a public key of RSA", "-----BEGIN RSA PUBLIC KEY-----\nMCow\n-----END RSA PUBLIC KEY-----", []string{"raw", "sha1", "nfkd"}},
+		{"a public key", strings.TrimSpace(ecdsaPEM(t)), []string{"raw", "base64", "hex", "whsec", "sha1", "nfkd", "html"}},
+		{"a public key after blanks", " " + strings.TrimSpace(ecdsaPEM(t)), []string{"raw", "sha1", "nfkd", "html"}},
+		{"a certificate", "-----BEGIN CERTIFICATE-----\nMCow\n-----END CERTIFICATE-----", []string{"raw", "sha1", "nfkd", "html"}},
+		{"a public key of RSA", "-----BEGIN RSA PUBLIC KEY-----\nMCow\n-----END RSA PUBLIC KEY-----", []string{"raw", "sha1", "nfkd", "html"}},
 		{"PEM without an end", "-----BEGIN PUBLIC KEY-----\nMCow", []string{"ed25519"}},
 		{"PEM of another kind", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})), []string{"ed25519"}},
 		{"PEM of another algorithm", ecdsaPEM(t), []string{"ed25519"}},
@@ -248,5 +248,29 @@ func TestKeyPairNeverPrints(t *testing.T) {
 				t.Errorf("%s: the key was printed as %q", p.name, form)
 			}
 		}
+	}
+}
+
+// TestHTMLSecrets signs as WooCommerce does, whose wp_specialchars_decode decodes each entity once, and
+// with the secret as it is.
+func TestHTMLSecrets(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig", SecretEncoding: "html"})
+	raw := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig"})
+	for secret, signs := range map[string]string{
+		"a-plain-secret-of-bytes":      "a-plain-secret-of-bytes",
+		"Tom &amp; Jerry &lt;3&gt;":    "Tom & Jerry <3>",
+		"&quot;it&#039;s&#x27;&#34;":   `"it's'"`,
+		"&amp;lt; once, not twice":     "&lt; once, not twice",
+		"&nbsp;&eacute; & others &amp": "&nbsp;&eacute; & others &amp",
+	} {
+		for _, with := range []string{secret, signs} {
+			req := signedRequest(t, raw, mustKeys(t, raw, with)[0], "{}")
+			wantVerdict(t, v.Verify(req, mustKeys(t, v, secret)), "valid")
+		}
+		req := signedRequest(t, v, mustKeys(t, v, secret)[0], "{}")
+		wantVerdict(t, raw.Verify(req, mustKeys(t, raw, signs)), "valid")
+		other := signedRequest(t, raw, mustKeys(t, raw, signs+"!")[0], "{}")
+		wantVerdict(t, v.Verify(other, mustKeys(t, v, secret)), "mismatch")
 	}
 }

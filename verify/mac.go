@@ -73,12 +73,14 @@ func (a *arithmetic) match(req *Request, s *signed, keys []Key, first, last int)
 	// Try every key with every signature: the time must not show which one matches.
 	var buf [maxSize]byte
 	for i := range keys {
-		sum, err := a.sum(buf[:0], req, s, keys[i].material())
-		if err != nil {
-			return 0, 0, err
-		}
-		for n := range decoded {
-			match |= subtle.ConstantTimeCompare(sum, sigs[n][:a.size])
+		for m := keys[i].material(); m != nil; m = m.also {
+			sum, err := a.sum(buf[:0], req, s, m)
+			if err != nil {
+				return 0, 0, err
+			}
+			for n := range decoded {
+				match |= subtle.ConstantTimeCompare(sum, sigs[n][:a.size])
+			}
 		}
 	}
 	return match, decoded, nil

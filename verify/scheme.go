@@ -79,6 +79,7 @@ const (
 	SecretWhsec  = "whsec"
 	SecretSHA1   = "sha1" // the key is the SHA-1 of the secret
 	SecretNFKD   = "nfkd" // the key is the secret in Unicode normalization form KD
+	SecretHTML   = "html" // the key is the secret after decoding the HTML entities of quotes, <, > and &; or as it is
 
 	TimeUnix     = "unix"
 	TimeUnixMS   = "unix_ms"
@@ -137,7 +138,7 @@ type Scheme struct {
 	// must not contain the literal character beside it, such as the '.' in "{header:Name}.{body}":
 	// otherwise bytes could move between a signed id and a signed body. Placeholders:
 	// 	{body} {method} {timestamp}  as received
-	// 	{url} {path} {path_query}    of Request.URL; {url_unescaped} after undoing a fixed set of escapes (HubSpot),
+	// 	{url} {path} {path_query}    of Request.URL; {url_unescaped} also after undoing a fixed set of escapes (HubSpot),
 	// 	                             {path_query_escaped} after escaping all of it again (Contentful)
 	// 	{header:Name} {query:name}
 	// 	{json:path} {form:field} {item:path}   as text; an absent {item:...} is ""
@@ -155,8 +156,8 @@ type Scheme struct {
 	// AnyPort accepts {url} with and without its port.
 	AnyPort bool `json:"any_port,omitempty"`
 	// SecretEncoding says how the secret's text becomes key bytes: raw (default), base64, hex,
-	// whsec (an optional prefix whsec_ or v1,whsec_, then base64; the default for Standard Webhooks), sha1 or
-	// nfkd.
+	// whsec (an optional prefix whsec_ or v1,whsec_, then base64; the default for Standard Webhooks), sha1,
+	// nfkd or html.
 	SecretEncoding string     `json:"secret_encoding,omitempty"`
 	Timestamp      *Timestamp `json:"timestamp,omitempty"`
 	// Require lists conditions besides the signature. They are checked after it.
