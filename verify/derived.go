@@ -276,7 +276,7 @@ func appendMercadoPago(dst []byte, req *Request, s *signed) ([]byte, error) {
 		return nil, fmt.Errorf("%w: query:data.id", ErrRepeated)
 	case strings.Contains(id, ";"):
 		return nil, fmt.Errorf("%w: query:data.id holds the character that ends it in the signed content", ErrMalformed)
-	case id != "" && s.lowered:
+	case id != "" && s.documented:
 		dst = append(dst, "id:"+strings.ToLower(id)+";"...)
 	case id != "":
 		dst = append(dst, "id:"+id+";"...)

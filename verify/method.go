@@ -22,7 +22,7 @@ type signed struct {
 	kid        string // the id at Scheme.KeyID; "" if the scheme has none
 	item       []byte // an item of Scheme.Each; nil if the scheme has none
 	url        string // overrides the public URL; "" means the one of the Request
-	lowered    bool   // {mercado_pago} with its id in lower case
+	documented bool   // parts in the form of the documentation, where the SDK has another
 	secret     []byte // {secret}
 	signatures signatures
 }

@@ -92,7 +92,10 @@ func (p *part) appendURL(dst []byte, req *Request, s *signed) ([]byte, error) {
 	case partURL:
 		return append(dst, u...), nil
 	case partURLUnescaped:
-		return append(dst, hubSpotURL.Replace(u)...), nil
+		if s.documented {
+			u = hubSpotURL.Replace(u)
+		}
+		return append(dst, u...), nil
 	case partPath:
 		path, _, _ := strings.Cut(pathQuery(u), "?")
 		return append(dst, path...), nil

@@ -145,10 +145,10 @@ func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 }
 
 // matchForms is match for each form of what is signed. With Scheme.AnyPort that is the public URL with and
-// without its port; for {mercado_pago} the id as sent, as the SDK has it, and in lower case, as the
-// documentation has it.
+// without its port; for {mercado_pago} and {url_unescaped} the form of the provider's SDK, which takes the
+// text as it is sent, and the one of its documentation.
 func (f *content) matchForms(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {
-	urls, lowered := []string{s.url}, []bool{false}
+	urls, documented := []string{s.url}, []bool{false}
 	if f.anyPort {
 		u, err := publicURL(req)
 		if err != nil {
@@ -156,11 +156,11 @@ func (f *content) matchForms(req *Request, s *signed, keys []Key, first, last in
 		}
 		urls = []string{u, otherPort(u)}
 	}
-	if has(f.arithmetic.content, partMercadoPago) {
-		lowered = []bool{false, true}
+	if has(f.arithmetic.content, partMercadoPago, partURLUnescaped) {
+		documented = []bool{false, true}
 	}
 	for _, s.url = range urls {
-		for _, s.lowered = range lowered {
+		for _, s.documented = range documented {
 			m, n, err := f.match(req, s, keys, first, last)
 			if err != nil {
 				return 0, 0, err

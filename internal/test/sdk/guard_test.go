@@ -239,6 +239,9 @@ func (g *guard) checks() []check {
 	if g.sender.Scheme.Format == verify.FormatKV && g.sender.Scheme.Header != "" {
 		checks = append(checks, check{several, g.checkSeveral})
 	}
+	for _, part := range g.signedParts() {
+		checks = append(checks, check{"values/" + part.name, func() error { return g.checkValues(&part) }})
+	}
 	if g.subject.Vectors != nil {
 		checks = append(checks, check{"vectors", g.checkVectors})
 	}

@@ -8,6 +8,7 @@ async function gateway(key) {
 export default {
   provider: "braintree",
   sdk: "braintree",
+  unchecked: { values: "the SDK reads the payload, too, which must be base64 of XML" },
   params: { public_key: "public" },
   type: "check",
   covered: ["PG5vdGlmaWNhdGlvb"], // the beginning of the payload

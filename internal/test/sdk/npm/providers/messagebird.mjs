@@ -20,6 +20,7 @@ const hmac = {
   scheme: "hmac",
   event: { id: "query:id + query:status" }, // of a status report, which has no body
   sdk: "messagebird",
+  unchecked: { values: "it signs a space as %20, the SDKs for Go, PHP and Python as +; it joins repeated parameters" },
   async verify(request, key) {
     return (await old()).validate(received(request), key.secret);
   },

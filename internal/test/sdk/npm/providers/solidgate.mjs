@@ -9,6 +9,7 @@ export default {
   provider: "solidgate",
   sdk: "@solidgate/node-sdk",
   documented: true,
+  unchecked: { values: "the merchant is one of the account, not of the request" },
   header: { Merchant: merchant },
   async verify(request, key) {
     return request.headers.signature === (await signature(request, key));

@@ -1,6 +1,7 @@
 export default {
   provider: "square",
   sdk: "square",
+  unchecked: { values: "the URL is one that was registered, without a query" },
   async verify(request, key) {
     const { WebhooksHelper } = await import("square");
     return WebhooksHelper.verifySignature({
