@@ -2,8 +2,11 @@ package app
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Error is a failure and its remedy.
@@ -27,6 +30,10 @@ const (
 	classAuthorization = "28"    // wrong password, unknown role, or not admitted
 	stateNoDatabase    = "3D000" // invalid_catalog_name
 	stateNoPrivilege   = "42501" // insufficient_privilege: to connect, among others
+	stateUnknownName   = "42704" // undefined_object: an unknown parameter of the URL
+	stateBadValue      = "22023" // invalid_parameter_value
+	stateFixed         = "55P02" // cant_change_runtime_param
+	stateProtocol      = "08P01" // protocol_violation: PgBouncer's code for nearly everything
 )
 
 // Primary result codes of SQLite that only a person can resolve; see
@@ -56,8 +63,13 @@ func lastingRemedy(err error) string {
 			return "create that database on the server, or correct its name in the setting database"
 		case code == stateNoPrivilege:
 			return "grant the privilege to the user, or name another user in the setting database"
+		case refusesParameter(err):
+			return "correct that parameter in the setting database, or leave it out"
 		}
 		return ""
+	}
+	if wrongCertificate(err) {
+		return "check sslmode and sslrootcert in the setting database, and the certificate of the server"
 	}
 	if code, ok := sqliteCode(err); ok {
 		switch code {
@@ -68,6 +80,26 @@ func lastingRemedy(err error) string {
 		}
 	}
 	return ""
+}
+
+// refusesParameter reports whether the server, or a PgBouncer, refused to connect because of a parameter of
+// the URL. An error of a statement has another severity.
+func refusesParameter(err error) bool {
+	e, is := errors.AsType[*pgconn.PgError](err)
+	if !is || e.SeverityUnlocalized != "FATAL" && e.Severity != "FATAL" {
+		return false
+	}
+	switch e.Code {
+	case stateUnknownName, stateBadValue, stateFixed:
+		return true
+	}
+	return e.Code == stateProtocol && strings.Contains(e.Message, "startup parameter")
+}
+
+// wrongCertificate reports whether err says that the server cannot prove to be the one of the URL.
+func wrongCertificate(err error) bool {
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
 }
 
 // diskRemedy returns the remedy for an error of the disk below a SQLite file, and "" for every other

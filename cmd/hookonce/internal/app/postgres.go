@@ -67,7 +67,7 @@ func checkPostgresFiles(database string) error {
 }
 
 func parsePostgres(database string) (*pgxpool.Config, error) {
-	if err := checkPostgresFiles(database); err != nil {
+	if err := errors.Join(checkSpelling(database), checkPostgresFiles(database)); err != nil {
 		return nil, err
 	}
 	cfg, err := pgxpool.ParseConfig(database)
@@ -78,7 +78,7 @@ func parsePostgres(database string) (*pgxpool.Config, error) {
 			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded",
 		}
 	}
-	return cfg, nil
+	return cfg, readKeywords(cfg)
 }
 
 func openPostgres(_ context.Context, settings *config.Settings) (driver.Store, error) {
