@@ -14,8 +14,11 @@ import (
 // Limits of both listeners.
 const (
 	readHeaderTimeout = 5 * time.Second
-	idleTimeout       = 60 * time.Second
-	maxHeaderBytes    = 12 << 10 // net/http adds 4 KiB of its own
+	// A balancer that sends a request just when the server closes the connection answers 502, and not
+	// every sender tries again. So the balancer must close first: Google's does after 600 s.
+	idleTimeout    = 620 * time.Second
+	maxIdle        = 2000     // connections without a request, of 10 to 20 KiB each
+	maxHeaderBytes = 12 << 10 // net/http adds 4 KiB of its own
 	// publicWriteTimeout is a backstop. The engine sets its own, much shorter deadlines: for the
 	// body when it begins to read, and for the answer when it begins to write.
 	publicWriteTimeout = 2 * time.Minute
@@ -45,6 +48,7 @@ func listen(ctx context.Context, setting, addr string, server *http.Server, log 
 	}
 	server.ReadHeaderTimeout = readHeaderTimeout
 	server.IdleTimeout = idleTimeout
+	server.ConnState = (&idleConns{most: maxIdle}).track
 	server.MaxHeaderBytes = maxHeaderBytes
 	// net/http reports faults of clients here: broken handshakes and framing, superfluous answers.
 	// They must not fill the log.
