@@ -85,6 +85,16 @@ func checkFacts(t *testing.T, spec *Spec) {
 	if spec.Retry.Window < 0 || spec.Retry.Timeout < 0 || spec.Retry.Timeout > 0 && spec.Retry.Timeout < 100*time.Millisecond {
 		t.Errorf("retry: %+v", spec.Retry)
 	}
+	if s := spec.Retry.Signed; s != "" && s != SignedAnew && s != SignedOnce || (s == "") != (spec.Retry.SignedSource == "") {
+		t.Errorf("retry.signed is %q, known by %q", s, spec.Retry.SignedSource)
+	}
+	if spec.Retry.Signed == SignedOnce {
+		for _, s := range spec.Schemes {
+			if s.Timestamp != nil && s.Weak == "" && s.Timestamp.Tolerance <= spec.Retry.Window {
+				t.Errorf("scheme %s refuses late attempts: its tolerance is %v, the retries take %v", s.ID, s.Timestamp.Tolerance, spec.Retry.Window)
+			}
+		}
+	}
 	if spec.Event.ID == "" && spec.Hint.ID == "" && spec.HintNote == "" && !ofAny(spec.Name) {
 		t.Error("the entry has neither an event id nor a hint")
 	}

@@ -112,4 +112,14 @@ type Retry struct {
 	// than 3 s, it becomes the default ack_timeout of a source.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	Note    string        `json:"note,omitempty"` // for users
+	// Signed says which time the attempts carry: SignedAnew or SignedOnce; "" if unknown, or if the
+	// schemes sign none. SignedSource says where that is known from.
+	Signed       string `json:"signed,omitempty"`
+	SignedSource string `json:"signed_source,omitempty"`
 }
+
+// Values of Retry.Signed.
+const (
+	SignedAnew = "anew" // every attempt has a time and a signature of its own
+	SignedOnce = "once" // every attempt has those of the first, so the tolerance must cover the retries
+)

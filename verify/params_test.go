@@ -324,7 +324,7 @@ func TestPublicURL(t *testing.T) {
 }
 
 // TestTwilioOwnQuery signs Twilio's JSON requests to a URL with a query, as its libraries do: Twilio adds
-// bodySHA256 to what the URL has.
+// bodySHA256 to the query.
 func TestTwilioOwnQuery(t *testing.T) {
 	t.Parallel()
 	v := mustCompile(t, verify.Scheme{

@@ -144,7 +144,7 @@ func (f *content) verifyGroups(req *Request, keys []Key, s *signed) error {
 	return verdict(s, 0, decoded, nil)
 }
 
-// matchForms is match for each form of what is signed. With Scheme.AnyPort that is the public URL with and
+// matchForms is match for each form of the signed content. With Scheme.AnyPort that is the public URL with and
 // without its port; for {mercado_pago} and {url_unescaped} the form of the provider's SDK, which takes the
 // text as it is sent, and the one of its documentation.
 func (f *content) matchForms(req *Request, s *signed, keys []Key, first, last int) (match, decoded int, err error) {

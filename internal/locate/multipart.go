@@ -18,8 +18,8 @@ const (
 )
 
 // boundary returns the boundary of a body in multipart/form-data (RFC 7578), and "" for another body. It
-// looks at the body only: the header Content-Type is rarely signed, and who could choose the boundary
-// could choose the fields. An urlencoded form has no line break.
+// looks at the body only: the header Content-Type is rarely signed, and an attacker who could choose the
+// boundary could choose the fields. An urlencoded form has no line break.
 func boundary(body []byte) string {
 	rest, dashes := bytes.CutPrefix(body, []byte("--"))
 	line, _, ok := bytes.Cut(rest[:min(len(rest), maxBoundary+2)], []byte("\r\n"))

@@ -13,7 +13,7 @@ import (
 // assignment is a line of a file of variables. Base64 ends with '=', so a value must follow.
 var assignment = regexp.MustCompile(`^(export )?[A-Z][A-Z0-9_]*=[^=]`)
 
-// Slip returns what came into a secret when it was copied, or "". It allows blanks and quotes
+// Slip names an accident of copying in a secret, or returns "". It allows blanks and quotes
 // inside, and all letters, which people do choose.
 func Slip(secret string) string {
 	first, _ := utf8.DecodeRuneInString(secret)
@@ -50,8 +50,8 @@ var otherKeys = []struct {
 	{regexp.MustCompile(`^https?://`), "a URL"},
 }
 
-// OtherKey says what a secret is instead, or "". Paystack signs with the key of its API, and with hmac, token, basic and
-// no name the sender is unknown.
+// OtherKey names the other thing that a secret looks like, or returns "". Paystack signs with the key of its API; with
+// hmac, token, basic and no name the sender is unknown.
 func OtherKey(secret string, of provider.Name) string {
 	switch of {
 	case "", provider.HMAC, provider.Token, provider.Basic, provider.Paystack:

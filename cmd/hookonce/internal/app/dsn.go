@@ -39,7 +39,7 @@ func checkSpelling(database string) error {
 // Parameters of libpq (https://www.postgresql.org/docs/current/libpq-connect.html, section 32.1.2) that the
 // driver would send to the server, which refuses them.
 var (
-	// droppedKeywords tune what the driver does in its own way.
+	// droppedKeywords tune things that the driver does in its own way.
 	droppedKeywords = []string{
 		"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout", "load_balance_hosts", "sslcompression",
 		"gsslib", "gssdelegation", "sslkeylogfile", "authtype", "tty",

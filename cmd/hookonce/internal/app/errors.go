@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Error is a failure and its remedy.
@@ -63,8 +61,6 @@ func lastingRemedy(err error) string {
 			return "create that database on the server, or correct its name in the setting database"
 		case code == stateNoPrivilege:
 			return "grant the privilege to the user, or name another user in the setting database"
-		case refusesParameter(err):
-			return "correct that parameter in the setting database, or leave it out"
 		}
 		return ""
 	}
@@ -82,18 +78,22 @@ func lastingRemedy(err error) string {
 	return ""
 }
 
-// refusesParameter reports whether the server, or a PgBouncer, refused to connect because of a parameter of
-// the URL. An error of a statement has another severity.
-func refusesParameter(err error) bool {
-	e, is := errors.AsType[*pgconn.PgError](err)
-	if !is || e.SeverityUnlocalized != "FATAL" && e.Severity != "FATAL" {
-		return false
+// parameterRemedy returns the remedy if a server, or a PgBouncer, refused to connect because of a parameter
+// of the URL, and "" for every other error. A statement may fail with the same codes.
+func parameterRemedy(err error) string {
+	state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if !ok {
+		return ""
 	}
-	switch e.Code {
-	case stateUnknownName, stateBadValue, stateFixed:
-		return true
+	switch code := state.SQLState(); {
+	case code == stateUnknownName, code == stateBadValue, code == stateFixed,
+		code == stateProtocol && strings.Contains(state.Error(), "startup parameter"):
+		return "correct that parameter in the setting database, or leave it out"
 	}
-	return e.Code == stateProtocol && strings.Contains(e.Message, "startup parameter")
+	return ""
 }
 
 // wrongCertificate reports whether err says that the server cannot prove to be the one of the URL.

@@ -79,7 +79,7 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
 			Err:    &unreachable{settings.DatabaseDisplay(), err},
-			Remedy: cmp.Or(lastingRemedy(err), "check that it runs there and accepts writes, and the setting database"),
+			Remedy: cmp.Or(lastingRemedy(err), parameterRemedy(err), "check that it runs there and accepts writes, and the setting database"),
 		}, closeStore(store))
 	}
 	return store, nil
@@ -141,7 +141,7 @@ func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger
 }
 
 func mayHeal(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) && lastingRemedy(err) == ""
+	return errors.Is(err, driver.ErrUnavailable) && lastingRemedy(err) == "" && parameterRemedy(err) == ""
 }
 
 var errStillInUse = errors.New("a connection to the database did not close")

@@ -83,6 +83,9 @@ type (
 		Window  string `json:"window"`  // how long; "" if unknown
 		Timeout string `json:"timeout"` // for one answer; "" if unknown
 		Note    string `json:"note"`
+
+		Signed       string `json:"signed"` // anew or once; "" if unknown
+		SignedSource string `json:"signed_source"`
 	}
 )
 
@@ -92,7 +95,7 @@ func factsOf(spec *provider.Spec) *providerFacts {
 		Name: spec.Name, Title: spec.Title, Docs: spec.Docs, Evidence: evidenceFacts(spec.Evidence),
 		Schemes: []schemeFacts{}, Handshakes: []handshakeFacts{}, Params: factsOfParams(spec.Params),
 		Event: eventFacts(spec.Event), Hint: eventFacts(spec.Hint), HintNote: spec.HintNote,
-		Retry:   retryFacts{inSettings(spec.Retry.Window), inSettings(spec.Retry.Timeout), spec.Retry.Note},
+		Retry:   retryFacts{inSettings(spec.Retry.Window), inSettings(spec.Retry.Timeout), spec.Retry.Note, spec.Retry.Signed, spec.Retry.SignedSource},
 		MaxBody: spec.MaxBody, Notes: append([]string{}, spec.Notes...),
 	}
 	for i := range spec.Schemes {

@@ -168,6 +168,17 @@ func matchesAll(row *providerRow, spec *provider.Spec, words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })
 }
 
+// signedAttempts says which time the attempts of a provider carry, and where that is known from.
+func signedAttempts(r retryFacts) string {
+	switch r.Signed {
+	case provider.SignedAnew:
+		return "anew, each with a time of its own (" + r.SignedSource + ")"
+	case provider.SignedOnce:
+		return "once: later attempts carry the first time, which timestamp.tolerance covers (" + r.SignedSource + ")"
+	}
+	return ""
+}
+
 func printProvider(w io.Writer, f *providerFacts) error {
 	t := newFacts(w)
 	line := func(name, value string) {
@@ -199,6 +210,7 @@ func printProvider(w io.Writer, f *providerFacts) error {
 	line("Retries for", f.Retry.Window)
 	line("Answer timeout", f.Retry.Timeout)
 	line("About retries", f.Retry.Note)
+	line("Attempts are signed", signedAttempts(f.Retry))
 	if f.MaxBody > 0 {
 		line("Largest body", strconv.FormatInt(f.MaxBody, 10)+" bytes")
 	}
