@@ -91,7 +91,7 @@ func (p place) faultHint(key, hint, format string, args ...any) {
 	p.faults = append(p.faults, &FieldError{Path: p.pathOf(key), Problem: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// unknown adds the fault that value is none of what a setting can be.
+// unknown adds the fault of a value that the setting cannot have.
 func (p place) unknown(key, problem, value, hint string) {
 	p.faults = append(p.faults, &FieldError{Path: p.pathOf(key), Problem: problem, Detail: strconv.Quote(value), Hint: hint})
 }
@@ -103,7 +103,7 @@ func (p place) oneOf(key, value string, words ...string) {
 	}
 }
 
-// known adds a fault unless names, which are sorted, has name. what is what they are names of.
+// known adds a fault unless names, which are sorted, has name. what is their kind.
 func (p place) known(key, what, name string, names []string) {
 	if _, ok := slices.BinarySearch(names, name); !ok {
 		p.unknown(key, "there is no "+what, name, say.DidYouMean(name, names))
@@ -162,7 +162,7 @@ func (p place) warnLogged(key, format string, args ...any) {
 	p.warnings[len(p.warnings)-1].Logged = true
 }
 
-// judge adds what is wrong with a secret or a key: err, which never quotes it, or that it is weak.
+// judge adds the fault of a secret or a key, which err never quotes, or a warning of a weak one.
 func (p place) judge(key string, weak bool, err error) {
 	switch {
 	case err != nil:

@@ -1,4 +1,4 @@
-// Package pasted finds what came into a secret when it was copied.
+// Package pasted finds accidents of copying in a secret.
 package pasted
 
 import (

@@ -255,7 +255,7 @@ var rules = map[string]rule{
 	"examples/python":         {why: "a program in another language; of Go it has its test"},
 	"examples/behind":         {why: "programs in other languages, and one of a module of its own; of this module it has their test"},
 	"examples/node":           {why: "a program in another language; of Go it has its test"},
-	"internal/test/packaging": {why: "it runs what a user installs, and knows no package"},
+	"internal/test/packaging": {why: "it runs packages as a user does, and knows none of Go"},
 	"internal/test/apart":     {why: "it has no code; its tests run scripts"},
 	"internal/test/pages":     {why: "it has no code; its tests follow the pages as readers do"},
 	"internal/test/e2e":       {why: "it knows the program by its outside alone"},

@@ -28,7 +28,7 @@ func checkSpelling(database string) error {
 	} {
 		if raw.there {
 			return &Error{
-				fmt.Errorf("a raw '%s' ends the server's address early, and what follows is not read as meant", raw.char),
+				fmt.Errorf("a raw '%s' ends the server's address early, and the rest is not read as meant", raw.char),
 				fmt.Sprintf("write it as %s in a user or a password", raw.code),
 			}
 		}

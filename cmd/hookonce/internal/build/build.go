@@ -1,4 +1,4 @@
-// Package build tells what this program was built from, and where its pages are.
+// Package build tells the source of this program, and the addresses of its pages.
 package build
 
 import (
@@ -26,7 +26,7 @@ type Info struct {
 	Platform string `json:"platform"`
 }
 
-// Read returns what this program was built from.
+// Read returns the source of this program, and its system.
 func Read() Info {
 	i := Info{
 		Version: StampedVersion, Revision: StampedRevision, Date: StampedDate,
