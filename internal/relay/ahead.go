@@ -69,10 +69,6 @@ func (r *relay) feed(ctx, sendCtx context.Context) {
 				r.giveUp(ctx, r.allFrom(batch[i:]))
 				break
 			}
-			r.freeBytes(s.bytes)
-			r.waiting.Add(-1)
-			signal(r.freed) // a look in between counted it twice: as waiting, and in its slot
-			s.holds = r.slots
 			select {
 			case r.hands <- s:
 			default:
@@ -123,44 +119,33 @@ func (r *relay) work(ctx, sendCtx context.Context, s *sending) {
 
 // carry dispatches s and frees its place.
 func (r *relay) carry(ctx, sendCtx context.Context, s *sending) {
-	defer func() {
-		<-s.holds
-		signal(r.freed)
-	}()
+	defer func() { r.places.leave(s.confirming) }()
 	r.dispatch(ctx, sendCtx, s)
 }
 
-// seat takes a slot for s, and reports whether it did and s may still be sent.
+// seat waits for a slot for s, and reports whether it took one and s may still be sent.
 func (r *relay) seat(ctx context.Context, s *sending) bool {
-	select {
-	case r.slots <- struct{}{}:
-	default:
-		late := time.NewTimer(time.Until(s.until))
-		defer late.Stop()
-		select {
-		case r.slots <- struct{}{}:
-		case <-ctx.Done():
-			return false
-		case <-late.C:
+	// While it waits, other sends may open the circuit, or the process may begin to stop. The claim of a
+	// reserved message may have taken long.
+	for ctx.Err() == nil && time.Now().Before(s.until) && (s.probed || !r.dest.Circuit.Status().Open) {
+		if r.places.sit(s.bytes) {
+			return true
+		}
+		if !r.places.awaitSlot(ctx, s.until) {
 			return false
 		}
 	}
-	// While it waited, other sends may have opened the circuit, or the process may have begun to stop. The
-	// claim of a reserved message may have taken long.
-	if ctx.Err() == nil && time.Now().Before(s.until) && (s.probed || !r.dest.Circuit.Status().Open) {
-		return true
-	}
-	<-r.slots
 	return false
 }
 
 // giveUp gives leased messages back that did not get a slot.
 func (r *relay) giveUp(ctx context.Context, batch []*sending) {
-	r.ahead.note(false, 0, 0) // a destination that hangs gets none until it answers again
+	r.places.ahead.note(false, 0, 0) // a destination that hangs gets none until it answers again
 	messages := make([]driver.Message, len(batch))
+	bytes := 0
 	for i, s := range batch {
 		messages[i] = *s.Message
-		r.freeBytes(s.bytes)
+		bytes += s.bytes
 		r.unsent(s.probed)
 	}
 	if err := r.giveBack(ctx, messages); err != nil {
@@ -169,7 +154,6 @@ func (r *relay) giveUp(ctx context.Context, batch []*sending) {
 	for _, s := range batch {
 		s.turn.leave(false)
 	}
-	r.waiting.Add(-int64(len(batch)))
-	signal(r.freed)
+	r.places.giveBack(len(batch), bytes)
 	r.wake() // the messages are due again
 }

@@ -65,7 +65,7 @@ func (r *relay) attempt(ctx context.Context, s *sending) (done driver.Completion
 	if took == 0 {
 		took = time.Since(began)
 	}
-	r.ahead.note(got.err == nil, took, len(m.Body))
+	r.places.ahead.note(got.err == nil, took, len(m.Body))
 	if got.cutOff && m.Attempt >= r.dest.Retry.Attempts {
 		got.works = true // the circuit must not count it either
 		return driver.Completion{}
@@ -155,7 +155,7 @@ func (r *relay) sendByHTTP(ctx context.Context, s *sending, header http.Header, 
 	out.Fresh = m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil
 	out.Answered = func() {
 		s.took = time.Since(began)
-		r.leaveSlot(s)
+		s.confirming = r.places.confirm()
 	}
 	result := r.o.HTTP.Send(ctx, &r.dest.HTTP, out)
 	if result.Err == nil {

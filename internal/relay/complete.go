@@ -38,7 +38,7 @@ func (r *relay) gather(first ending) []ending {
 	late := time.NewTimer(outcomeTime)
 	defer late.Stop()
 waiting:
-	for len(batch) < r.room()/2 && (r.active.Load() > 0 || r.waiting.Load() > 0) && batch[len(batch)-1].turn == nil {
+	for len(batch) < r.places.room()/2 && (r.active.Load() > 0 || r.places.waits()) && batch[len(batch)-1].turn == nil {
 		select {
 		case next, ok := <-r.finished:
 			if !ok {

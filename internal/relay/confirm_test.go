@@ -15,22 +15,34 @@ import (
 // A message whose success is being confirmed holds no slot, unless very many are.
 func TestConfirmingHoldsNoSlot(t *testing.T) {
 	t.Parallel()
-	r := testRelay(&releasingStore{}, destination(func(d *Destination) { d.Concurrency = 2 }))
-	var all []*sending
-	for range confirmsPerSlot*2 + 1 {
-		s := &sending{Message: &driver.Message{}, holds: r.slots}
-		s.holds <- struct{}{}
-		r.leaveSlot(s)
-		all = append(all, s)
+	p := newPlaces(2)
+	sit := func() {
+		t.Helper()
+		if taken, free := p.take(1, true); taken != 1 || !p.sit(0) {
+			t.Fatalf("no slot, with room for %d of %d messages", taken, free)
+		}
 	}
-	if len(r.slots) != 1 || len(r.confirms) != confirmsPerSlot*2 {
-		t.Errorf("%d slots and %d confirmations are in use", len(r.slots), len(r.confirms))
+	for range confirmsPerSlot * 2 {
+		sit()
+		if !p.confirm() {
+			t.Fatal("a message kept its slot")
+		}
 	}
-	for _, s := range all {
-		<-s.holds
+	sit()
+	if p.confirm() {
+		t.Error("one message more left its slot")
 	}
-	if len(r.slots)+len(r.confirms) != 0 {
-		t.Errorf("afterwards %d slots and %d confirmations are in use", len(r.slots), len(r.confirms))
+	sit()
+	if taken, free := p.take(1, false); taken != 0 || free != 0 || p.sit(0) {
+		t.Errorf("with two messages in two slots there is room for %d", free)
+	}
+	for range confirmsPerSlot * 2 {
+		p.leave(true)
+	}
+	p.leave(false)
+	p.leave(false)
+	if taken, free := p.take(2, false); taken != 2 || free != 2 {
+		t.Errorf("afterwards there is room for %d messages", free)
 	}
 }
 
@@ -50,11 +62,11 @@ func TestStopWaitsForConfirmations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := testRelay(&backlog{began: time.Now()}, destination(nil))
-		s := &sending{Message: &driver.Message{}, holds: r.slots}
-		s.holds <- struct{}{}
+		r.places.take(1, true)
+		r.places.sit(0)
 		done := false
 		r.sending.Go(func() {
-			r.leaveSlot(s)
+			r.places.confirm()
 			time.Sleep(time.Second)
 			done = true
 		})

@@ -22,21 +22,10 @@ type sending struct {
 	turn    *turn                 // nil unless a stale rule matches it
 	applied *driver.ObjectVersion // the highest version applied to its object; nil if none is known
 	until   time.Time             // how long it may wait for its turn
-	bytes   int                   // of the body, while it holds room of reservedBytes
-	holds   chan struct{}         // holds the item of this message: relay.slots or relay.confirms
+	bytes   int                   // of the body, if it was reserved
 	took    time.Duration         // of the attempt, without its confirmation; 0 before it ends
-}
-
-// leaveSlot frees the slot of s for the next message, while its success is confirmed.
-func (r *relay) leaveSlot(s *sending) {
-	select {
-	case r.confirms <- struct{}{}:
-	default:
-		return // too many wait for their confirmation: outcomes are not recorded fast enough
-	}
-	<-s.holds
-	s.holds = r.confirms
-	signal(r.freed)
+	// confirming says that it left its slot for the next message, while its success is confirmed.
+	confirming bool
 }
 
 // lineUp puts the messages that a stale rule matches in line, object by object, and then reads the

@@ -31,9 +31,6 @@ const (
 	// as one for dozens. Nothing waits for an outcome, except for messages about the same object.
 	gatherTime  = 5 * time.Millisecond
 	outcomeTime = 20 * time.Millisecond
-	// confirmsPerSlot bounds the messages that are sent but whose success is not confirmed yet.
-	// Confirming takes twice as long as sending, or longer; see package send.
-	confirmsPerSlot = 4
 )
 
 // Store is the part of driver.Store that relays need.
@@ -103,26 +100,17 @@ type relay struct {
 	dest  *Destination
 	turns *turns
 
+	places   *places // of the messages that it holds
 	woken    chan struct{}
-	idle     atomic.Bool   // waits to be woken
-	slots    chan struct{} // holds one item for each send in progress, until its outcome is handed on or confirmed
-	confirms chan struct{} // holds one item for each success that is being confirmed outside of a slot
-	freed    chan struct{} // signals a free slot
-	behind   bool          // the last lease was full: there may be more
-	ahead    ahead
-	leased   chan []*sending // to feed
-	hands    chan *sending   // from feed to a goroutine that has sent a message before
-	waiting  atomic.Int64    // messages that have room and no slot yet
+	idle     atomic.Bool     // waits to be woken
+	behind   bool            // of loop: the last lease was full, so there may be more
 	caughtUp atomic.Bool     // the last lease left no due message
-	mu       sync.Mutex      // guards live, reservedBytes, and the additions to waiting
-	live     bool            // reservations may begin
-	// reservedBytes are the bodies of reservations that have no slot yet.
-	reservedBytes int
-	reserved      sync.WaitGroup // reservations
-	sending       sync.WaitGroup
-	active        atomic.Int64 // attempts in progress, without messages that wait for their turn
-	finished      chan ending
-	refusals      refusals // of the database
+	leased   chan []*sending // from loop and reservations to feed
+	hands    chan *sending   // from feed to a goroutine that has sent a message before
+	sending  sync.WaitGroup
+	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
+	finished chan ending  // to completeAll
+	refusals refusals     // of the database
 }
 
 func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
@@ -132,10 +120,8 @@ func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {
 		log:      o.Log.With(slog.String("destination", dest.Name)),
 		dest:     dest,
 		turns:    turns,
+		places:   newPlaces(dest.Concurrency),
 		woken:    make(chan struct{}, 1),
-		slots:    make(chan struct{}, dest.Concurrency),
-		confirms: make(chan struct{}, confirmsPerSlot*dest.Concurrency),
-		freed:    make(chan struct{}, 1),
 		leased:   make(chan []*sending, (1+maxAhead)*dest.Concurrency), // as many as may wait, so step never blocks
 		hands:    make(chan *sending),
 		finished: make(chan ending, (1+maxAhead)*dest.Concurrency),
@@ -164,12 +150,11 @@ func (r *relay) run(ctx, process context.Context) {
 	var feeding, completing sync.WaitGroup
 	feeding.Go(func() { r.feed(ctx, sendCtx) })
 	completing.Go(func() { r.completeAll(process) })
-	r.setLive(true)
+	r.places.setOpen(true)
 
 	r.loop(ctx)
 
-	r.setLive(false)
-	r.reserved.Wait()
+	r.places.close()
 	close(r.leased)
 	feeding.Wait()
 	r.sending.Wait()
@@ -208,7 +193,9 @@ func (r *relay) step(ctx context.Context) (next time.Duration, err error) {
 		return 0, nil // ctx has ended
 	}
 	lined, next, err := r.leaseForSends(ctx, held)
-	r.waiting.Add(-int64(held - len(lined)))
+	if unused := held - len(lined); unused > 0 {
+		r.places.giveBack(unused, 0)
+	}
 	if len(lined) > 0 {
 		r.leased <- lined
 	}
@@ -247,16 +234,16 @@ func (r *relay) leaseForSends(ctx context.Context, free int) (lined []*sending, 
 	return lined, next, nil
 }
 
-// awaitRoom waits for room, takes it, and returns for how many messages; 0 if ctx ended. It leaves a half
-// to reservations while the relay is caught up; without room, the relay is not. While there is more to send it waits until half of the room is free, for gatherTime at most.
+// awaitRoom waits for room, takes it, and returns for how many messages; 0 if ctx ended. While the relay is caught
+// up it leaves a half to reservations: few messages are due then. Without room the relay is not caught up. While there is more to send it waits until half of the room is free, for gatherTime at most.
 func (r *relay) awaitRoom(ctx context.Context) int {
 	enough := 1
 	if r.behind {
-		enough = max(1, r.room()/2)
+		enough = max(1, r.places.room()/2)
 	}
 	var late <-chan time.Time
 	for ctx.Err() == nil {
-		held, free := r.holdForLease(enough)
+		held, free := r.places.take(enough, r.caughtUp.Load())
 		if held > 0 {
 			return held
 		}
@@ -267,7 +254,7 @@ func (r *relay) awaitRoom(ctx context.Context) int {
 			late = timer.C
 		}
 		select {
-		case <-r.freed:
+		case <-r.places.freed:
 		case <-late:
 			enough = 1
 		case <-ctx.Done():
@@ -275,9 +262,6 @@ func (r *relay) awaitRoom(ctx context.Context) int {
 	}
 	return 0
 }
-
-// room returns how many messages the relay may hold whose sends have not ended.
-func (r *relay) room() int { return cap(r.slots) + r.ahead.room(cap(r.slots)) }
 
 // soonest returns wait, at most the poll interval. A wait of 0 means the poll interval.
 func soonest(wait time.Duration) time.Duration {

@@ -10,8 +10,6 @@ const (
 	// maxReservedBody bounds the body of a message that is reserved. A large one would hold its memory while
 	// it waits for a slot.
 	maxReservedBody = 256 << 10
-	// maxReservedBytes bounds the bodies of all of them.
-	maxReservedBytes = maxAheadBytes
 	// maxReservedTimeout bounds the timeout of their destination. They are leased for longer than that, and wait so
 	// long if the process dies, or if it does not learn whether the claim was committed.
 	maxReservedTimeout = time.Minute
@@ -48,44 +46,14 @@ func (r *relay) reserve(m *driver.Message) bool {
 	if r.o.MayBeStale(m) {
 		return false // it must read the applied versions after it is in line
 	}
-	if !r.beginReservation(len(m.Body)) {
+	if !r.places.reserve(len(m.Body)) {
 		return false
 	}
 	if allowed, _ := r.dest.Rate.TakeUpTo(1, time.Now()); allowed == 0 {
-		r.endReservation(len(m.Body))
+		r.places.cancel(len(m.Body))
 		return false
 	}
 	return true
-}
-
-// beginReservation takes room for one message with a body of so many bytes.
-func (r *relay) beginReservation(bytes int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.live || r.free() <= 0 || r.reservedBytes+bytes > maxReservedBytes {
-		return false
-	}
-	r.reservedBytes += bytes
-	r.waiting.Add(1)
-	r.reserved.Add(1)
-	return true
-}
-
-// endReservation gives the room back.
-func (r *relay) endReservation(bytes int) {
-	r.freeBytes(bytes)
-	r.waiting.Add(-1)
-	signal(r.freed)
-	r.reserved.Done()
-}
-
-func (r *relay) freeBytes(n int) {
-	if n == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.reservedBytes -= n
 }
 
 // LeaseFor returns how long the claim must lease the message.
@@ -96,38 +64,11 @@ func (v *Reservation) LeaseFor() time.Duration { return v.relay.dest.Timeout + l
 func (v *Reservation) Send(token int64, receivedAt time.Time) {
 	v.s.Token, v.s.Attempt, v.s.ReceivedAt = token, 1, receivedAt
 	v.relay.leased <- []*sending{v.s} // as many fit in as there is room for
-	v.relay.reserved.Done()
+	v.relay.places.reservations.Done()
 }
 
 // Cancel says that the message is not leased.
 func (v *Reservation) Cancel() {
 	v.relay.dest.Rate.GiveBack(1)
-	v.relay.endReservation(v.s.bytes)
+	v.relay.places.cancel(v.s.bytes)
 }
-
-// setLive says whether reservations may begin.
-func (r *relay) setLive(live bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.live = live
-}
-
-// holdForLease takes the free room for a lease if it is enough. While the relay is caught up it takes half
-// of it: few messages are due then, and reservations need the rest.
-func (r *relay) holdForLease(enough int) (held, free int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	free = r.free()
-	if free < enough || free <= 0 {
-		return 0, free
-	}
-	held = free
-	if r.caughtUp.Load() {
-		held = (free + 1) / 2
-	}
-	r.waiting.Add(int64(held))
-	return held, free
-}
-
-// free returns how many more messages the relay may hold. The caller holds the lock.
-func (r *relay) free() int { return r.room() - len(r.slots) - int(r.waiting.Load()) }
