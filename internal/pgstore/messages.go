@@ -81,11 +81,6 @@ func (s *Store) newMessageWalk(ctx context.Context, op string, f *driver.Message
 // isPoint reports whether the listing has few rows, which an index finds.
 func (w *messageWalk) isPoint() bool { return w.isKeyed || w.few != "" || w.f.MessageID != "" }
 
-// needsEvent reports whether the filter has conditions that the indexes on messages do not serve.
-func (w *messageWalk) needsEvent() bool {
-	return w.f.Source+w.f.Type+w.f.EventID+w.f.Text+w.f.Note != ""
-}
-
 // where returns the conditions of the filter on messages m and their events e. It returns false if no
 // message can match.
 func (w *messageWalk) where() (*condition, bool) {
@@ -185,11 +180,8 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 			return nil, err
 		}
 	}
-	page, err := w.readMessages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &driver.MessagePage{Messages: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+	l := &walk.Listing[driver.ListedMessage]{Edge: w.messageEdge, Match: w.matchMessages}
+	return walk.Messages(ctx, l, f, w.isPoint(), w.number)
 }
 
 // fewIDs returns a query for the ids of the messages that may match, or "" if they are many.
@@ -202,20 +194,6 @@ func (s *Store) fewIDs(ctx context.Context, f *driver.MessageFilter) (string, er
 		return s.few(ctx, opMessages, walk.FewKeys, query)
 	}
 	return s.few(ctx, opMessages, walk.FewKeys, query+" AND destination = $1::text", f.Destination)
-}
-
-func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.ListedMessage], error) {
-	f := w.f
-	l := &walk.Listing[driver.ListedMessage]{
-		Edge:  w.messageEdge,
-		Match: w.matchMessages,
-		Place: func(m *driver.ListedMessage) driver.Cursor {
-			return driver.Cursor{At: m.ReceivedAt, Key: m.Key, ID: m.ID}
-		},
-	}
-	// The index on skipped messages does not have the destination.
-	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
-	return walk.Messages(ctx, l, f, w.isPoint() || ofIndex)
 }
 
 // messageEdge implements Edge of [walk.Listing]. Unless the messages have an index in the order of the
@@ -313,15 +291,8 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 			return w.indexEdge(ctx, step, n, f.Destination == "")
 		},
 		Match: w.matchLetters,
-		Place: func(d *driver.DeadLetter) driver.Cursor {
-			return driver.Cursor{At: d.ReceivedAt, Key: d.Key, ID: d.MessageID}
-		},
 	}
-	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())
-	if err != nil {
-		return nil, err
-	}
-	return &driver.DeadLetterPage{DeadLetters: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+	return walk.Letters(ctx, l, f, w.isPoint())
 }
 
 // matchLetters reads a page of messages and a page of events, and takes a page of both together.

@@ -21,18 +21,8 @@ func (s *Store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driv
 	}
 	defer release()
 	w.number = walk.DeadNumber
-	l := &walk.Listing[driver.DeadLetter]{
-		Edge:  w.letterEdge,
-		Match: w.letters,
-		Place: func(d *driver.DeadLetter) driver.Cursor {
-			return driver.Cursor{At: d.ReceivedAt, Key: d.Key, ID: d.MessageID}
-		},
-	}
-	page, err := walk.Messages(ctx, l, f, w.isPoint() || !w.needsEvent())
-	if err != nil {
-		return nil, err
-	}
-	return &driver.DeadLetterPage{DeadLetters: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+	l := &walk.Listing[driver.DeadLetter]{Edge: w.letterEdge, Match: w.letters}
+	return walk.Letters(ctx, l, f, w.isPoint())
 }
 
 // letterEdge implements Edge of [walk.Listing].

@@ -86,11 +86,6 @@ func (s *Store) newMessageWalk(ctx context.Context, op string, f *driver.Message
 // isPoint reports whether the listing has few rows, which an index finds.
 func (w *messageWalk) isPoint() bool { return w.isKeyed || w.few != "" || w.f.MessageID != "" }
 
-// needsEvent reports whether the filter has conditions that the indexes on messages do not serve.
-func (w *messageWalk) needsEvent() bool {
-	return w.f.Source+w.f.Type+w.f.EventID+w.f.Text+w.f.Note != ""
-}
-
 // direction returns the direction that reads fewer rows.
 func (w *messageWalk) direction() direction {
 	switch {
@@ -119,11 +114,8 @@ func (s *Store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.
 			return nil, err
 		}
 	}
-	page, err := w.readMessages(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &driver.MessagePage{Messages: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+	l := &walk.Listing[driver.ListedMessage]{Edge: w.edge, Match: w.match}
+	return walk.Messages(ctx, l, f, w.isPoint(), w.number)
 }
 
 // openMessages selects the open messages of a destination; "" means of all destinations.
@@ -133,20 +125,6 @@ func openMessages(destination string) (query string, args []any) {
 		return query, nil
 	}
 	return query + ` AND destination = ?`, []any{destination}
-}
-
-func (w *messageWalk) readMessages(ctx context.Context) (*walk.Page[driver.ListedMessage], error) {
-	f := w.f
-	l := &walk.Listing[driver.ListedMessage]{
-		Edge:  w.edge,
-		Match: w.match,
-		Place: func(m *driver.ListedMessage) driver.Cursor {
-			return driver.Cursor{At: m.ReceivedAt, Key: m.Key, ID: m.ID}
-		},
-	}
-	// The index on skipped messages does not have the destination.
-	ofIndex := w.number != "" && !w.needsEvent() && (f.Destination == "" || f.State == driver.StateDead)
-	return walk.Messages(ctx, l, f, w.isPoint() || ofIndex)
 }
 
 // edge implements Edge of [walk.Listing].

@@ -75,10 +75,37 @@ func Events(ctx context.Context, l *Listing[driver.Event], f *driver.EventFilter
 	return &driver.EventPage{Events: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
 }
 
-// Messages reads a page of messages, or of dead letters. isFew says that an index finds the rows of the
-// page at once.
-func Messages[Row any](ctx context.Context, l *Listing[Row], f *driver.MessageFilter, isFew bool) (*Page[Row], error) {
-	return read(ctx, l, f.After, f.Limit, isFew, BoundsOf(driver.MessageRows, f.Scan, f.Text != ""))
+// Messages reads a page of messages. It sets l.Place. isFew and number are those of Events.
+func Messages(ctx context.Context, l *Listing[driver.ListedMessage], f *driver.MessageFilter, isFew bool, number string) (*driver.MessagePage, error) {
+	l.Place = func(m *driver.ListedMessage) driver.Cursor {
+		return driver.Cursor{At: m.ReceivedAt, Key: m.Key, ID: m.ID}
+	}
+	// The index on skipped messages does not have the destination.
+	hasIndex := number == DeadNumber || number != "" && f.Destination == ""
+	page, err := readMessages(ctx, l, f, isFew, hasIndex)
+	if err != nil {
+		return nil, err
+	}
+	return &driver.MessagePage{Messages: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// Letters is Messages for dead letters, which have an index.
+func Letters(ctx context.Context, l *Listing[driver.DeadLetter], f *driver.MessageFilter, isFew bool) (*driver.DeadLetterPage, error) {
+	l.Place = func(d *driver.DeadLetter) driver.Cursor {
+		return driver.Cursor{At: d.ReceivedAt, Key: d.Key, ID: d.MessageID}
+	}
+	page, err := readMessages(ctx, l, f, isFew, true)
+	if err != nil {
+		return nil, err
+	}
+	return &driver.DeadLetterPage{DeadLetters: page.Rows, Next: page.Next, SearchedUntil: page.SearchedUntil}, nil
+}
+
+// readMessages reads at once if an index finds the rows of the page. Those on the states of messages, which
+// hasIndex tells of, serve no other conditions.
+func readMessages[Row any](ctx context.Context, l *Listing[Row], f *driver.MessageFilter, isFew, hasIndex bool) (*Page[Row], error) {
+	atOnce := isFew || hasIndex && f.Source+f.Type+f.EventID+f.Text+f.Note == ""
+	return read(ctx, l, f.After, f.Limit, atOnce, BoundsOf(driver.MessageRows, f.Scan, f.Text != ""))
 }
 
 func read[Row any](ctx context.Context, l *Listing[Row], after driver.Cursor, limit int, atOnce bool, b Bounds) (*Page[Row], error) {
