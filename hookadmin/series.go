@@ -18,8 +18,8 @@ import (
 const (
 	// maxSpans bounds the spans from since to until: 48 hours of minutes, which is all that is kept.
 	maxSpans = 2880
-	// maxPoints bounds the points of all series of an answer.
-	maxPoints = 10_000
+	// maxPoints bounds the points of all series of an answer: every outcome of deliveries in each of those minutes.
+	maxPoints = 30_000
 )
 
 var seriesParameters = []string{"of", "source", "destination", "outcome", "reason", "type", "by", "resolution", "since", "until"}
@@ -113,8 +113,9 @@ func ParseSeriesFilter(values url.Values, now time.Time) (*driver.SeriesFilter, 
 	if f.Resolution, err = parseResolution(values.Get("resolution"), f, now); err != nil {
 		return nil, err
 	}
-	f.Since = f.Resolution.Start(f.Since)
-	if f.Until.Sub(f.Since) > maxSpans*f.Resolution.Span() {
+	// Compares before rounding down: the first span may begin before since.
+	tooMany := f.Until.Sub(f.Since) > maxSpans*f.Resolution.Span()
+	if f.Since = f.Resolution.Start(f.Since); tooMany {
 		return nil, &ParameterError{"since", fmt.Sprintf("more than %d spans of one %s before until; choose a later since or a coarser resolution",
 			maxSpans, resolutionNames[f.Resolution])}
 	}

@@ -114,14 +114,14 @@ func TestSeriesRefuses(t *testing.T) {
 		wantDetail(t, g.get(t, "/api/v1/series?"+query), http.StatusBadRequest, want)
 	}
 	wantDetail(t, newGatewayOn(t, plenty{g.store}).get(t, "/api/v1/series?of=types"), http.StatusBadRequest,
-		"since: there are more than 10000 points; choose a later since")
+		"since: there are more than 30000 points; choose a later since")
 }
 
 // plenty is a store with more points than a series may have.
 type plenty struct{ driver.Store }
 
 func (plenty) Series(_ context.Context, filter *driver.SeriesFilter) ([]driver.Point, error) {
-	return make([]driver.Point, min(filter.Limit, 10_000)+1), nil
+	return make([]driver.Point, min(filter.Limit, 30_000)+1), nil
 }
 
 // TestSeriesChoosesAResolution takes the finest resolution that is kept and fits a chart.
@@ -145,10 +145,27 @@ func TestSeriesChoosesAResolution(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", query, err)
 		}
-		want.Limit = 10_000
+		want.Limit = 30_000
 		if diff := cmp.Diff(&want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", query, diff)
 		}
+	}
+}
+
+// TestSeriesOfAllThatIsKept asks within a minute for every minute that is kept.
+func TestSeriesOfAllThatIsKept(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(59 * time.Second)
+	got, err := hookadmin.ParseSeriesFilter(url.Values{"of": {"deliveries"}, "since": {"48h"}, "resolution": {"minute"}}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &driver.SeriesFilter{Resolution: driver.ByMinute, Since: noon.Add(-48 * time.Hour), Until: now, Limit: 30_000}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if all := len(tell.DeliveryOutcomes()) * int(driver.ByMinute.Kept()/time.Minute); all > got.Limit {
+		t.Errorf("%d points of deliveries are more than the limit of %d", all, got.Limit)
 	}
 }
 
