@@ -7,7 +7,9 @@ import (
 	"log/slog"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -294,12 +296,27 @@ func (s *setup) destinationStatus() []operate.DestinationStatus {
 		if sender, ok := d.Sender.(interface{ Address() string }); ok {
 			status.Address = sender.Address()
 		} else if u, err := url.Parse(d.URL); err == nil && !status.Sender {
-			status.Address = u.Scheme + "://" + u.Host
+			status.Address = u.Scheme + "://" + u.Host + shownPath(u.EscapedPath())
 		}
 		all = append(all, status)
 	}
 	slices.SortFunc(all, func(a, b operate.DestinationStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// shownPart matches the parts of a path that are words or versions. Others may be credentials, as those
+// of chat services are.
+var shownPart = regexp.MustCompile(`^([a-z._-]{0,16}|v[0-9]{1,2})$`)
+
+// shownPath returns the path of a destination with … for each part that may be a credential.
+func shownPath(path string) string {
+	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	for i, part := range parts {
+		if !shownPart.MatchString(part) {
+			parts[i] = "…"
+		}
+	}
+	return strings.Join(parts, "/")
 }
 
 // routeStatus returns the routes in the order of the Config.

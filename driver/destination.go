@@ -25,6 +25,27 @@ type DestinationControl interface {
 	// earliest first, at most p.Limit. Their attempts and generations stay. It skips messages that
 	// another session has locked, and returns how many it changed.
 	HurryMessages(ctx context.Context, p *HurryParams) (int, error)
+
+	// Failures returns open and dead messages of each of these destinations with their last failed
+	// attempt: the newest first, at most limit of each. Of more than 3 * FailureCandidates such messages
+	// of a destination it looks only at those that are due next or last, and at the newest dead ones.
+	Failures(ctx context.Context, destinations []string, limit int) ([]Failure, error)
+}
+
+// FailureCandidates bounds the messages that Failures reads of a destination, of each kind.
+const FailureCandidates = 100
+
+// Failure is the last failed attempt to send a message that was not sent since.
+type Failure struct {
+	Destination string
+	MessageID   string
+	Source      string // of the event, or of the enqueued message
+	EventID     string
+	Type        string
+	Attempt     int
+	StatusCode  int // 0: there was no answer
+	Error       string
+	At          time.Time
 }
 
 // PauseParams are the parameters of DestinationControl.PauseDestination.

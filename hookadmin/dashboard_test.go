@@ -208,7 +208,7 @@ func TestWarningsOfTheOverview(t *testing.T) {
 			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it. hookonce providers Copy",
 		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
 			"the retry period of Stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting. dedupe_window: 3d Copy",
-		"Unknown destination 2 messages wait for the destination " + hostile + ", which is not in the settings. " +
+		"Unknown destination The destination " + hostile + " is not in the settings, and 2 messages wait for it. " +
 			"They are sent when the settings have a destination of that name. hookonce config check Copy",
 		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'> hookonce config check Copy`,
 	}

@@ -41,6 +41,7 @@ func (h *handling) listDestinations(w http.ResponseWriter, r *http.Request) {
 	}
 	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addPaused(r, page)
+	h.addFailures(r, page)
 	writeJSON(w, page)
 }
 

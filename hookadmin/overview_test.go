@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,7 @@ func TestSettings(t *testing.T) {
 	circuit := map[string]any{"open": false, "failures": 0.0, "since": nil, "next_probe": nil}
 	destination := func(name, address string, signed bool, rate any) any {
 		return map[string]any{
-			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "more": []any{}, "oldest_due_at": nil, "circuit": circuit,
+			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "more": []any{}, "oldest_due_at": nil, "circuit": circuit, "last_failure": nil,
 			"paused": false, "paused_at": nil,
 			"settings": map[string]any{
 				"address": address, "sender": address == "", "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate, "on_dead": "",
@@ -79,7 +80,7 @@ func TestSettings(t *testing.T) {
 		}},
 		"/api/v1/destinations": {"destinations": []any{
 			destination("billing", "http://billing.example.com", false, map[string]any{"count": 100.0, "per_seconds": 1.0}),
-			destination("crm", "https://crm.example.com:8443", true, nil),
+			destination("crm", "https://crm.example.com:8443/hooks/…", true, nil),
 			destination("mail", "", false, nil),
 		}},
 	} {
@@ -133,17 +134,26 @@ func TestStatsAndDestinationsWithMessages(t *testing.T) {
 		if d["configured"] == true {
 			delete(d, "settings")
 			delete(d, "circuit")
+			failure := d["last_failure"].(map[string]any)
+			if page := g.page(t, "/destinations/billing", 200); !strings.Contains(text(page), "d1 invoice.paid 1 410 answered 410") {
+				t.Errorf("the page of the destination lacks its failure: %s", text(page))
+			}
+			delete(failure, "at")
+			delete(failure, "message_id")
 		}
 	}
 	wantAll := []map[string]any{
 		{
 			"name": "billing", "configured": true, "pending": "3", "sending": "1", "dead": "2", "more": []any{},
 			"oldest_due_at": "2026-01-31T12:00:00.000000Z", "paused": false, "paused_at": nil,
+			"last_failure": map[string]any{
+				"source": "lab", "event_id": "d1", "type": "invoice.paid", "attempt": 1.0, "status_code": 410.0, "error": "answered 410",
+			},
 		},
 		{
 			"name": "removed", "configured": false, "pending": "1", "sending": "0", "dead": "0", "more": []any{},
 			"oldest_due_at": "2026-01-31T11:00:00.000000Z", "settings": nil, "circuit": nil,
-			"paused": false, "paused_at": nil,
+			"paused": false, "paused_at": nil, "last_failure": nil,
 		},
 	}
 	if diff := cmp.Diff(wantAll, all); diff != "" {
@@ -194,13 +204,17 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 			if d.Pending != nil || d.Sending != nil || d.Dead != nil || !strings.Contains(g.log.String(), "listed without their counts") {
 				t.Errorf("without counts: %+v\n%s", d, g.log)
 			}
-			if got := warnings(g.page(t, "/", 200)); len(got) != 2 || !strings.HasPrefix(got[0], "! Database ") || !strings.HasPrefix(got[1], "Circuit open The destination billing failed ") {
-				t.Errorf("warnings of the overview: %q", got)
-			}
 		}
 		return c.Open
 	})
+	eventually.True(t, "the overview warns, with the last error", func() bool { // attempts are stored after the circuit knows them
+		got := warnings(g.page(t, "/", 200))
+		return len(got) == 2 && strings.HasPrefix(got[0], "! Database ") && circuitWarning.MatchString(got[1])
+	})
 }
+
+var circuitWarning = regexp.MustCompile(`^Circuit open The destination billing failed .* The last error: answered 500.* \(\d+ of lab, .* UTC\)\. ` +
+	`Once it is repaired, this retries at once: hookonce destinations retry billing Copy$`)
 
 type circuits struct {
 	Destinations []struct {

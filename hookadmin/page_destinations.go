@@ -45,6 +45,7 @@ func (h *handling) destinationRows(r *http.Request) []destinationRow {
 	all := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	if stats != nil {
 		h.addPaused(r, all)
+		h.addFailures(r, all)
 	}
 	rows := make([]destinationRow, 0, len(all.Destinations))
 	for _, d := range all.Destinations {
@@ -153,6 +154,7 @@ type destinationPage struct {
 type destinationFigures struct {
 	Activity *destinationActivity // nil without attempts
 	Strip    strip
+	Failures []Failure
 	Charts   []chart
 }
 
@@ -194,9 +196,13 @@ func (h *handler) destinationFigures(ctx context.Context, name string, span *spa
 	if err != nil {
 		return nil, err
 	}
+	failures, err := h.failuresOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	waiting := onlyOf(url.Values{"of": {"backlog"}, "destination": {name}}, series[1])
 	return &destinationFigures{
-		Activity: (*activity)[name], Strip: attemptsStrip(attempts, series[0]),
+		Activity: (*activity)[name], Strip: attemptsStrip(attempts, series[0]), Failures: failures,
 		Charts: []chart{attemptsChart(attempts, series[0]), answersOf(attempts, series[0]), backlogChart(backlog, waiting)},
 	}, nil
 }

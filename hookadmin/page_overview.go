@@ -133,7 +133,7 @@ func (h *handling) showOverview(w http.ResponseWriter, r *http.Request) {
 		}
 		return h.overviewFigures(ctx, stats, span, now)
 	})
-	content.Warnings = h.allWarnings(stats, content.Stale.Why)
+	content.Warnings = h.allWarnings(r, stats, content.Stale.Why)
 	p := &page{Title: "Overview", Content: content, Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now)}
 	if err == nil && stats == nil && content.Stale.Why == "" {
 		p.Live.Every, p.Watched = 2, true // the count goes on

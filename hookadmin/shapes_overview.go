@@ -119,12 +119,33 @@ type Destination struct {
 	// Settings and Circuit are null if Configured is false.
 	Settings *DestinationSettings `json:"settings"`
 	Circuit  *Circuit             `json:"circuit"`
+	// LastFailure is null if no open or dead message has a failed attempt, or if the database did not answer.
+	LastFailure *Failure `json:"last_failure"`
 }
 
-// DestinationSettings are the settings of a destination. The secret, and all of the URL after the
-// host, are left out.
+// Failure is the last failed attempt to send a message, which was not sent since.
+type Failure struct {
+	MessageID  string `json:"message_id"`
+	Source     string `json:"source"`
+	EventID    string `json:"event_id"`
+	Type       string `json:"type"`
+	Attempt    int    `json:"attempt"`
+	StatusCode *int   `json:"status_code"` // null: there was no answer
+	Error      string `json:"error"`
+	At         Time   `json:"at"`
+}
+
+func newFailure(f *driver.Failure) *Failure {
+	return &Failure{
+		MessageID: f.MessageID, Source: f.Source, EventID: f.EventID, Type: f.Type,
+		Attempt: f.Attempt, StatusCode: statusCode(f.StatusCode), Error: f.Error, At: Time(f.At),
+	}
+}
+
+// DestinationSettings are the settings of a destination, without its secret and without those parts of
+// the URL that may be one.
 type DestinationSettings struct {
-	Address        string  `json:"address"` // scheme, host and port; with sender, its own text or ""
+	Address        string  `json:"address"` // scheme, host, port and path; with sender, its own text or ""
 	Sender         bool    `json:"sender"`  // it has a Sender, such as that of a message broker
 	Signed         bool    `json:"signed"`
 	TimeoutSeconds float64 `json:"timeout_seconds"`

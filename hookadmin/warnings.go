@@ -2,16 +2,20 @@ package hookadmin
 
 import (
 	"fmt"
+	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 )
 
 // warning is about something that works, but needs somebody to look at it.
 type warning struct {
 	Kind    string
+	About   *link // the destination that Text is about, which comes before it; nil: Text says all
 	Text    string
 	Advice  string // how to fix it; "" if Text says it
 	Command string // the command or the setting that mends it; "" for none
@@ -26,7 +30,7 @@ func (s sourceRow) ShortWindow() bool { return s.shortWindow() }
 
 // allWarnings returns all warnings, grave ones first. away says why the database has no answer, or is "";
 // stats is nil if it could not count.
-func (h *handler) allWarnings(stats *driver.Stats, away string) []warning {
+func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string) []warning {
 	var all []warning
 	if away != "" {
 		all = append(all, warning{
@@ -35,7 +39,9 @@ func (h *handler) allWarnings(stats *driver.Stats, away string) []warning {
 		})
 	}
 	sources := NewSourcePage(h.engine.Operator().Sources()).Sources
-	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(newDestinationPage(h.engine.Operator().Destinations(), stats).Destinations)...)
+	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
+	h.addFailures(r, page)
+	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(page.Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
 	}
@@ -71,24 +77,31 @@ func warningsOfDestinations(destinations []Destination) []warning {
 	var all []warning
 	for i := range destinations {
 		d := &destinations[i]
+		about := &link{"destinations/" + url.PathEscape(d.Name), d.Name}
 		switch {
 		case !d.Configured && *d.Pending+*d.Sending > 0:
 			all = append(all, warning{
-				Kind:   "Unknown destination",
-				Text:   fmt.Sprintf("%s for the destination %s, which is not in the settings.", waiting(*d.Pending+*d.Sending), d.Name),
+				Kind: "Unknown destination", About: about,
+				Text:   fmt.Sprintf("is not in the settings, and %s for it.", waiting(*d.Pending+*d.Sending)),
 				Advice: "They are sent when the settings have a destination of that name.", Command: "hookonce config check",
 			})
 		case d.Circuit != nil && d.Circuit.Open:
-			all = append(all, warning{
-				Kind: "Circuit open",
-				Text: fmt.Sprintf("The destination %s failed %s in a row. Since %s it gets only probes.",
-					d.Name, say.Count(d.Circuit.Failures, "time"), time.Time(d.Circuit.Since).UTC().Format("2006-01-02 15:04:05 UTC")),
-				Advice: "Its page has the errors, and retries at once.", Command: "hookonce doctor",
-			})
+			w := warning{
+				Kind: "Circuit open", About: about,
+				Text: fmt.Sprintf("failed %s in a row. Since %s it gets only probes.",
+					say.Count(d.Circuit.Failures, "time"), toTheSecond(d.Circuit.Since)),
+				Advice: "Once it is repaired, this retries at once:", Command: "hookonce destinations retry " + shown.Word(d.Name),
+			}
+			if d.LastFailure != nil {
+				w.Text += " The last error: " + d.LastFailure.String() + "."
+			}
+			all = append(all, w)
 		}
 	}
 	return all
 }
+
+func toTheSecond(at Time) string { return time.Time(at).UTC().Format("2006-01-02 15:04:05 UTC") }
 
 func waiting(messages int64) string {
 	if messages == 1 {

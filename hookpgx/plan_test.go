@@ -56,6 +56,10 @@ func TestPlans(t *testing.T) {
 			_, err := w.HurryMessages(t.Context(), &driver.HurryParams{Destination: "to-billing", Limit: 100})
 			return err
 		}},
+		{"the last failures", func() error {
+			_, err := w.Failures(t.Context(), []string{"to-billing", "nobody"}, 10)
+			return err
+		}},
 		{"due destinations", func() error {
 			due, err := w.DueDestinations(t.Context(), []string{"to-billing", "nobody"})
 			if len(due) != 1 {

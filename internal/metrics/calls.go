@@ -322,6 +322,11 @@ func (s *store) HurryMessages(ctx context.Context, p *driver.HurryParams) (resul
 	return s.Store.HurryMessages(ctx, p)
 }
 
+func (s *store) Failures(ctx context.Context, destinations []string, limit int) (result []driver.Failure, err error) {
+	defer s.observe("failures", time.Now(), &err)
+	return s.Store.Failures(ctx, destinations, limit)
+}
+
 func (s *store) NewDead(ctx context.Context, p *driver.NewDeadParams) (result []driver.NewDead, err error) {
 	defer s.observe("new_dead", time.Now(), &err)
 	return s.Store.NewDead(ctx, p)

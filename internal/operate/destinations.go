@@ -49,14 +49,19 @@ const maxHurry = 100 * driver.MaxHurry
 
 // RetryDestination makes the messages of a destination that wait for another attempt due now, and
 // makes an open circuit of this process probe at once. Attempts stay as they are, and a paused
-// destination stays paused. It returns how many messages it made due, in chunks of driver.MaxHurry.
-// more says that it stopped at its limit of 100,000, or at the end of ctx, and others wait. The error
-// matches driver.ErrNotFound as that of PauseDestination.
+// destination stays paused. It returns how many messages are due now: also those that were due already,
+// and waited for the circuit, up to driver.CountLimit of them. more says that it stopped at its limit
+// of 100,000, or at the end of ctx, and others wait. The error matches driver.ErrNotFound as that of
+// PauseDestination.
 func (o *Operator) RetryDestination(ctx context.Context, name string) (retried int, more bool, err error) {
 	if err := o.knowsDestination(name); err != nil {
 		return 0, false, fmt.Errorf("hookonce: retry: %w", err)
 	}
 	defer o.opts.Relays.Hurry(name)
+	stats, err := o.store.Stats(ctx)
+	if err != nil {
+		return 0, false, fmt.Errorf("hookonce: retry destination %q: %w", name, err)
+	}
 	for more = true; more && retried < maxHurry; {
 		n, err := o.store.HurryMessages(ctx, &driver.HurryParams{Destination: name, Limit: driver.MaxHurry})
 		if err != nil && (retried == 0 || ctx.Err() == nil) {
@@ -66,6 +71,11 @@ func (o *Operator) RetryDestination(ctx context.Context, name string) (retried i
 			break
 		}
 		retried, more = retried+n, n == driver.MaxHurry
+	}
+	for i := range stats.Destinations {
+		if d := &stats.Destinations[i]; d.Destination == name && !more {
+			retried = max(retried, int(d.Pending))
+		}
 	}
 	o.log.Info("waiting messages retried", slog.String("destination", name), slog.Int("messages", retried))
 	return retried, more, nil

@@ -56,8 +56,8 @@ type RouteStatus struct {
 // It holds no secret.
 type DestinationStatus struct {
 	Name string
-	// Address is the scheme, host and port of the URL: the rest may hold a credential. With a Sender it
-	// is the result of its Address method, or "".
+	// Address is the scheme, host, port and path of the URL, without the parts that may be a credential.
+	// With a Sender it is the result of its Address method, or "".
 	Address     string
 	Sender      bool // it has a Sender, such as that of a message broker
 	Signed      bool // it has a secret

@@ -57,6 +57,12 @@ func TestPlans(t *testing.T) {
 		{"quarantine of a source", quarantined(&driver.QuarantineFilter{Source: "s", After: after}), []string{"USING INDEX hookonce_quarantine_last (source=? AND (last_at,key)<(?,?))"}, false},
 		{"one quarantined request", selectOneQuarantined, []string{"SEARCH hookonce_quarantine USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
 		{"remove a quarantined request", dropQuarantined, []string{"USING INDEX sqlite_autoindex_hookonce_quarantine_1 (key=?)"}, false},
+		{"the last failures of a destination", selectLastFailures, []string{
+			"INDEX hookonce_message_due (destination=? AND due_at>?)", "INDEX hookonce_message_due (destination=?)",
+			"INDEX hookonce_message_dead_destination (destination=?)", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)",
+			"SEARCH a USING PRIMARY KEY (message_id=? AND generation=? AND number=?)", eventByNumber,
+			"SEARCH hookonce_attempt USING PRIMARY KEY (message_id=?)",
+		}, true},
 		{"count pending", countPending, []string{"INDEX hookonce_event_state_fresh", "INDEX hookonce_event_state_tried"}, false},
 		{"oldest pending", selectOldestPending, []string{
 			"INDEX hookonce_event_state_fresh (source>?)", "INDEX hookonce_event_state_fresh (source=?)",

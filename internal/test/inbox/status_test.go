@@ -17,7 +17,7 @@ import (
 func TestStatusHoldsNoSecret(t *testing.T) {
 	t.Parallel()
 	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "app", URL: "https://app.example:8443/hooks/s3cr3t?token=s3cr3t", Secret: "s3cr3t-s3cr3t-s3cr3t"}}
+		c.Destinations = []hookonce.Destination{{Name: "app", URL: "https://app.example:8443/hooks/v2/s3cr3t/stripe-events/?token=s3cr3t", Secret: "s3cr3t-s3cr3t-s3cr3t"}}
 		c.Routes = []hookonce.Route{{Name: "all", To: "app", Types: []string{"push"}, Where: func(*hookonce.Event) (bool, error) { return true, nil }}}
 	})
 	sources, routes, destinations := in.Operator().Sources(), in.Operator().Routes(), in.Operator().Destinations()
@@ -30,7 +30,7 @@ func TestStatusHoldsNoSecret(t *testing.T) {
 		t.Errorf("routes (-want +got):\n%s", diff)
 	}
 	wantDestinations := []operate.DestinationStatus{{
-		Name: "app", Address: "https://app.example:8443", Signed: true, Timeout: 15 * time.Second,
+		Name: "app", Address: "https://app.example:8443/hooks/v2/…/stripe-events", Signed: true, Timeout: 15 * time.Second,
 		Retry: driver.Retry{Attempts: 20, First: 10 * time.Second, Max: 12 * time.Hour}, Concurrency: 16,
 	}}
 	if diff := cmp.Diff(wantDestinations, destinations); diff != "" {

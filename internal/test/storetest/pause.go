@@ -18,6 +18,7 @@ func pauseCases() []testCase {
 		{"DueDestinations", dueDestinations},
 		{"Hurry", hurryWaiting},
 		{"HurryInChunks", hurryChunks},
+		{"Failures", lastFailures},
 	}
 }
 

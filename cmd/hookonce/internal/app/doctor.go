@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // Status is the outcome of a check.
@@ -469,8 +470,11 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 			configured++
 		}
 		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy = StatusWarning, "hookonce events list --state running, which shows the errors"
+			c.Status, c.Remedy = StatusWarning, "repair the destination; to retry at once: hookonce destinations retry "+shown.Word(to.Name)
 			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
+			if to.LastFailure != nil {
+				c.Seen = append(c.Seen, "its last error: "+to.LastFailure.String())
+			}
 		}
 	}
 	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))

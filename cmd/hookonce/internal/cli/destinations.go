@@ -36,17 +36,20 @@ var destinationList = &list[hookadmin.DestinationPage, hookadmin.Destination]{
 		return page.Destinations, "", hookadmin.Time{}
 	},
 	narrow: []narrowing{
-		{"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
+		{"LAST ERROR", below}, {"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
 	},
-	columns: []string{"DESTINATION", "STATE", "PENDING", "SENDING", "DEAD", "OLDEST DUE", "ADDRESS"},
+	columns: []string{"DESTINATION", "STATE", "PENDING", "SENDING", "DEAD", "OLDEST DUE", "ADDRESS", "LAST ERROR"},
 	cells: func(d *hookadmin.Destination) []string {
-		address := ""
+		address, failure := "", ""
+		if d.LastFailure != nil {
+			failure = d.LastFailure.String()
+		}
 		if d.Settings != nil {
 			address = d.Settings.Address
 		}
 		return []string{
 			d.Name, stateOf(d), atLeast(d.Pending, d.More, "pending"), atLeast(d.Sending, d.More, "sending"),
-			atLeast(d.Dead, d.More, "dead"), at(d.OldestDue), orDash(address),
+			atLeast(d.Dead, d.More, "dead"), at(d.OldestDue), orDash(address), orDash(failure),
 		}
 	},
 }
@@ -55,8 +58,8 @@ func (p *program) destinationsListCommand() *cobra.Command {
 	return destinationList.command(p, &cobra.Command{
 		Use:   "list",
 		Short: "List the destinations, and the messages that are stuck there",
-		Long: "List the destinations, with their pending, sending and dead messages and the age\n" +
-			"of the oldest due one. STATE is ok, paused, circuit open (it fails, and the\n" +
+		Long: "List the destinations, with their pending, sending and dead messages, the oldest\n" +
+			"due one, and the last failed attempt of a message that was not sent since. STATE is ok, paused, circuit open (it fails, and the\n" +
 			"gateway that answers only probes it) or not in the settings (its messages wait).",
 	})
 }
