@@ -152,6 +152,10 @@ func forKeeping(content any) any {
 		part := *p
 		part.Failures = keptOf(p.Failures, func(d *DeadLetter) { d.LastError = "" })
 		return &part
+	case *destinationFigures:
+		part := *p
+		part.Failures = keptOf(p.Failures, func(f *Failure) { f.Error = "" })
+		return &part
 	case *driver.EventDetail:
 		kept := *p
 		kept.Headers, kept.Body, kept.OtherBody, kept.LastError = nil, nil, nil, ""
