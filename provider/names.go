@@ -24,6 +24,7 @@ const (
 	Auth0            Name = "auth0"             // Auth0 log streams
 	AuthorizeNet     Name = "authorize-net"     // Authorize.Net
 	AutodeskAPS      Name = "autodesk-aps"      // Autodesk Platform Services
+	AWSEventBridge   Name = "aws-eventbridge"   // Amazon EventBridge
 	AWSSNS           Name = "aws-sns"           // Amazon SNS
 	AzureDevOps      Name = "azure-devops"      // Azure DevOps
 	AzureEventGrid   Name = "azure-event-grid"  // Azure Event Grid
@@ -95,6 +96,7 @@ const (
 	IncidentIO       Name = "incident-io"       // incident.io
 	Intercom         Name = "intercom"          // Intercom
 	Jira             Name = "jira"              // Jira Cloud
+	Jotform          Name = "jotform"           // Jotform
 	Klaviyo          Name = "klaviyo"           // Klaviyo
 	Knock            Name = "knock"             // Knock
 	LaunchDarkly     Name = "launchdarkly"      // LaunchDarkly

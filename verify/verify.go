@@ -10,7 +10,7 @@ type Request struct {
 	Method string
 	// URL is the public URL that the sender was given; "" if unknown. Schemes that sign it need it:
 	// scheme, host and path are never taken from the request itself. If URL has no query, RawQuery
-	// is appended to it; if it has one, RawQuery must be equal or "".
+	// is appended to it; if it has one, RawQuery must be "", or hold its parameters.
 	URL      string
 	RawQuery string
 	// Header has canonical names, as net/http makes them.

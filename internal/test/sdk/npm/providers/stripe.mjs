@@ -5,6 +5,10 @@ export default {
   sdk: "stripe",
   async verify(request, key) {
     const Stripe = await sdk();
+    if (request.body.includes('"object":"v2.core.event"')) {
+      new Stripe("sk_test_1").parseEventNotification(request.body, request.headers["stripe-signature"], key.secret);
+      return true;
+    }
     Stripe.webhooks.constructEvent(request.body, request.headers["stripe-signature"], key.secret);
     return true;
   },
