@@ -145,7 +145,7 @@ func checkAck(t *testing.T, spec *Spec) {
 // checkScheme compiles a scheme with every value that its parameters may have.
 func checkScheme(t *testing.T, scheme verify.Scheme) {
 	t.Helper()
-	if ts := scheme.Timestamp; ts != nil && ts.Tolerance != 0 && (ts.Tolerance < time.Minute || ts.Tolerance > 48*time.Hour) {
+	if ts := scheme.Timestamp; ts != nil && ts.Tolerance != 0 && (ts.Tolerance < time.Minute || ts.Tolerance > 96*time.Hour) {
 		t.Errorf("scheme %s: tolerance %s", scheme.ID, ts.Tolerance)
 	}
 	if k := scheme.Keys; k != nil && !regexp.MustCompile(`\\\.[a-z.()?\\]+$`).MatchString(k.Host) {

@@ -64,6 +64,7 @@ const (
 	Documenso        Name = "documenso"         // Documenso
 	DocuSign         Name = "docusign"          // DocuSign
 	Dropbox          Name = "dropbox"           // Dropbox
+	DropboxSign      Name = "dropbox-sign"      // Dropbox Sign (HelloSign)
 	Dub              Name = "dub"               // Dub
 	Dwolla           Name = "dwolla"            // Dwolla
 	EasyPost         Name = "easypost"          // EasyPost

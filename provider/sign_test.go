@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,6 +87,9 @@ func testSigned(t *testing.T, scheme verify.Scheme) {
 	}
 	late := *req
 	late.Now = late.Now.Add(49 * time.Hour)
+	if scheme.Timestamp != nil {
+		late.Now = late.Now.Add(scheme.Timestamp.Tolerance)
+	}
 	if err := v.Verify(&late, []verify.Key{public}); err == nil && (scheme.Timestamp != nil || scheme.JWT != nil && scheme.JWT.Expires) {
 		t.Error("it is accepted two days later")
 	}
@@ -167,6 +171,9 @@ func sampleRequest(scheme verify.Scheme) *verify.Request {
 	}
 	form = form || strings.HasPrefix(scheme.At, "form:")
 	switch {
+	case scheme.Document != "":
+		document := "{" + strings.Join(members, ",") + "}"
+		req.Body = []byte(url.Values{strings.TrimPrefix(scheme.Document, "form:"): {document}}.Encode())
 	case form:
 		members[0] = "sample=1"
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")

@@ -93,6 +93,7 @@ func (c *compiler) unused(s *Scheme, problem string, used ...string) {
 		{"header", s.Header != ""},
 		{"at", s.At != ""},
 		{"more_headers", len(s.MoreHeaders) > 0},
+		{"document", s.Document != ""},
 		{"each", s.Each != ""},
 		{"encoding", s.Encoding != ""},
 		{"prefix", s.Prefix != ""},

@@ -12,6 +12,12 @@ import (
 func (c *compiler) content(s *Scheme) {
 	f := &content{each: c.each(s), anyPort: s.AnyPort}
 	c.v.method = f
+	if s.Document != "" {
+		var err error
+		if c.v.document, err = parsePlace(s.Document, locate.Form); err != nil {
+			c.fault("document", "%s", err)
+		}
+	}
 	f.carrier = c.carrier(s)
 	c.algorithm(s, f)
 	c.unset("jwt", s.JWT != nil, fmt.Sprintf("has no meaning for the family %s: leave it out", s.Family))

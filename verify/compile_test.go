@@ -95,6 +95,9 @@ func TestCompileFaults(t *testing.T) {
 		{"ed25519 with a secret encoding", verify.Scheme{
 			Family: verify.FamilyStandardWebhooks, Algorithm: "ed25519", SecretEncoding: "raw",
 		}, []string{"secret_encoding"}},
+		{"a document in a form", verify.Scheme{Family: verify.FamilyHMAC, Document: "form:json", At: "body:a", Content: "{json:b}", Partial: "c"}, nil},
+		{"a document in a header", verify.Scheme{Family: verify.FamilyHMAC, Document: "header:a", Header: "a"}, []string{"document"}},
+		{"a document of a token", verify.Scheme{Family: verify.FamilyToken, Document: "form:json", At: "query:a"}, []string{"document"}},
 		{"none", verify.Scheme{Family: verify.FamilyNone}, nil},
 		{"none with anything", verify.Scheme{
 			Family: verify.FamilyNone, Header: "a", Algorithm: "b", SecretEncoding: "c", Timestamp: &verify.Timestamp{},

@@ -21,7 +21,9 @@ type Verifier struct {
 	params  []Param
 	missing []Param
 	partial string
-	keys    *keySource // nil if the scheme fetches no keys
+	// document is the form field that holds the body of the signed request; nil for most schemes.
+	document *place
+	keys     *keySource // nil if the scheme fetches no keys
 }
 
 // Verify returns nil if one of keys signed req, req meets all requirements of the scheme, and its
@@ -33,7 +35,9 @@ func (v *Verifier) Verify(req *Request, keys []Key) error {
 	}
 	err := ErrNoKeys
 	if len(keys) > 0 {
-		err = v.method.verify(req, keys)
+		if req, err = v.inDocument(req); err == nil {
+			err = v.method.verify(req, keys)
+		}
 	}
 	if err != nil {
 		return &Error{Scheme: v.name, Err: err}
@@ -52,10 +56,34 @@ func (v *Verifier) Sign(req *Request, key Key) error {
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
-	if err := v.method.sign(req, key); err != nil {
+	inner, err := v.inDocument(req)
+	if err == nil {
+		err = v.method.sign(inner, key)
+	}
+	if err == nil && v.document != nil {
+		body := req.Body
+		*req = *inner
+		req.Body = body
+		_, err = v.document.write(req, nil, string(inner.Body))
+	}
+	if err != nil {
 		return fmt.Errorf("sign with scheme %s: %w", v.name, err)
 	}
 	return nil
+}
+
+// inDocument returns the request with the document of Scheme.Document as its body.
+func (v *Verifier) inDocument(req *Request) (*Request, error) {
+	if v.document == nil {
+		return req, nil
+	}
+	text, err := v.document.read(req, nil)
+	if err != nil {
+		return nil, err
+	}
+	inner := *req
+	inner.Body = []byte(text)
+	return &inner, nil
 }
 
 // ParseKey reads a secret in the encoding Scheme.SecretEncoding, or a public key: PEM (also of a
@@ -123,7 +151,7 @@ func (v *Verifier) BodySum(body []byte) [sha256.Size]byte {
 // requests must then have a form as body.
 func (v *Verifier) ReadsForm() bool {
 	f, ok := v.method.(*content)
-	return ok && (f.at != nil && f.at.ref.Kind == locate.Form || anyPart(f.arithmetic.content, (*part).respelled))
+	return ok && (v.document != nil || f.at != nil && f.at.ref.Kind == locate.Form || anyPart(f.arithmetic.content, (*part).respelled))
 }
 
 // NeedsURL reports whether the scheme signs the public URL, so that Request.URL must be set.
