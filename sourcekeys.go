@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
@@ -57,18 +58,22 @@ func (s *source) checkKeys(scheme *verify.Scheme, at place) {
 // checkKey checks the secret or public key of a setting. It never quotes it.
 func (s *source) checkKey(setting, text string, at place) {
 	key, err := s.verifier.ParseKey(text)
+	slip := ""
+	if !s.verifier.PublicKey() {
+		slip = pasted.Slip(text)
+	}
 	switch {
+	case slip != "" && err != nil && strings.HasPrefix(err.Error(), "the secret is not"): // in its encoding
+		at.fault(setting, "%s: it %s", err, slip)
 	case err != nil:
 		at.judge(setting, false, err)
 	case key.Private():
 		at.faultHint(setting, "remove it, and set the public key", "this is a private key: the source needs the public one")
 	default:
-		if !s.verifier.PublicKey() {
-			if slip := pasted.Slip(text); slip != "" {
-				at.warn(setting, "the secret %s, which counts as part of it", slip)
-			} else if what := pasted.OtherKey(text, s.Provider); what != "" {
-				at.warn(setting, "the secret looks like %s, with which no sender signs", what)
-			}
+		if what := pasted.OtherKey(text, s.Provider); slip != "" {
+			at.warn(setting, "the secret %s, which counts as part of it", slip)
+		} else if what != "" && !s.verifier.PublicKey() {
+			at.warn(setting, "the secret looks like %s, with which no sender signs", what)
 		}
 		at.judge(setting, key.Weak(), nil)
 	}

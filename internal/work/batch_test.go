@@ -417,9 +417,9 @@ func watching(t *testing.T) func(*work.Options, *work.Source) {
 	}
 	push := func(eventType string) bool { return eventType == "push" }
 	rule := stale.Rule{Matches: push, Key: "body:object", Version: "body:version"}
-	rules, faults := stale.New("lab", []stale.Rule{rule}, spec, x, slog.New(slog.DiscardHandler))
-	if len(faults) > 0 {
-		t.Fatal(faults)
+	rules, err := stale.New("lab", []stale.Rule{rule}, spec, x, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return func(_ *work.Options, src *work.Source) { src.Stale = rules }
 }

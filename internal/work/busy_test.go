@@ -117,11 +117,11 @@ func TestLooksAtABusyObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				rules, faults := stale.New("lab", []stale.Rule{{
+				rules, err := stale.New("lab", []stale.Rule{{
 					Matches: func(string) bool { return true }, Key: "body:o", Version: "body:v",
 				}}, spec, x, slog.New(slog.DiscardHandler))
-				if len(faults) > 0 {
-					t.Fatal(faults)
+				if err != nil {
+					t.Fatal(err)
 				}
 				fetches := 0
 				src := &Source{

@@ -67,8 +67,10 @@ func checkPostgresFiles(database string) error {
 }
 
 func parsePostgres(database string) (*pgxpool.Config, error) {
-	if err := errors.Join(checkSpelling(database), checkPostgresFiles(database)); err != nil {
-		return nil, err
+	for _, check := range []func(string) error{checkSpelling, checkPostgresFiles} {
+		if err := check(database); err != nil {
+			return nil, err
+		}
 	}
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {

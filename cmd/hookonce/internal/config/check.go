@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,10 +16,11 @@ func (l *loader) check(cfg *hookonce.Config) {
 	unread := slices.DeleteFunc(slices.Clone(l.faults), func(f Fault) bool { return f.Message == badName })
 	warnings, err := cfg.Check()
 	eachError(err, func(err error) {
-		if fault, ok := err.(*hookonce.FieldError); ok {
-			if at := l.find(fault.Path); !l.follows(fault.Path, at, unread) {
-				l.faults = append(l.faults, l.placed(fault, at))
-			}
+		var fault *hookonce.FieldError
+		if !errors.As(err, &fault) {
+			l.fault(&node{}, "%s", err)
+		} else if at := l.find(fault.Path); !l.follows(fault.Path, at, unread) {
+			l.faults = append(l.faults, l.placed(fault, at))
 		}
 	})
 	for _, w := range warnings {
@@ -36,6 +38,8 @@ func eachError(err error, do func(error)) {
 		for _, e := range joined.Unwrap() {
 			do(e)
 		}
+	} else if err != nil {
+		do(err)
 	}
 }
 
@@ -88,9 +92,9 @@ var ofScheme = []string{"signature", "timestamp", "token", "secrets", "key", "ur
 
 // follows reports whether a finding at path, which is the node at, only follows from the faults unread.
 func (l *loader) follows(path string, at *node, unread []Fault) bool {
-	if source, key, ok := strings.Cut(strings.TrimPrefix(path, "sources."), "."); ok && l.broken[source] {
-		key = key[:len(key)-len(strings.TrimLeft(key, "abcdefghijklmnopqrstuvwxyz_"))]
-		if slices.Contains(ofScheme, key) {
+	if setting, ok := strings.CutPrefix(path, "sources."); ok {
+		source, key, _ := strings.Cut(setting, ".")
+		if l.broken[source] && slices.Contains(ofScheme, key[:strings.IndexAny(key+".", ".[")]) {
 			return true
 		}
 	}

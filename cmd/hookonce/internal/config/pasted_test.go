@@ -75,3 +75,17 @@ func TestKeysThatSign(t *testing.T) {
 		}
 	}
 }
+
+// TestPastedInAnEncoding checks that the error of a secret that does not decode names the accident.
+func TestPastedInAnEncoding(t *testing.T) {
+	t.Parallel()
+	for secret, want := range map[string]string{
+		`"whsec_MDEyMzQ1Njc4OWFiY2RlZg=="`: "it has quotes around it", "whsec_MDEyMzQ1Njc4\nOWFiY2RlZg==": "line break",
+		"\ufeffwhsec_MDEyMzQ1Njc4OWFiY2RlZg==": "byte order mark", "SECRET=whsec_MDEyMzQ1Njc4OWFiY2RlZg==": "name of a variable",
+	} {
+		got, ok := checkSecret(t, "standard-webhooks", "file:secret", secret)
+		if ok || !strings.Contains(got, "not base64") || !strings.Contains(got, want) || strings.Contains(got, "MDEyMz") {
+			t.Errorf("got %v, %s\nwant %s", ok, got, want)
+		}
+	}
+}
