@@ -135,7 +135,6 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		clients: newClients(&cfg),
 		fetcher: keyfetch.New(nil),
 		learned: newLearnedSecrets(store),
-		health:  newHealth(store, cfg.Logger, cfg.AllowUnsafe),
 	}
 	in.confirmations = confirmations{log: cfg.Logger, fetch: func(ctx context.Context, url string) error { return in.fetcher.Confirm(ctx, url) }}
 	host, _ := os.Hostname()
@@ -144,6 +143,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		Log: cfg.Logger, Observer: cfg.Observer.functions(), Tracer: tracerOf(cfg.Tracer), Gateway: in.host,
 		Client: in.clients.proxies.Client,
 	})
+	in.health = newHealth(store, cfg.Logger, cfg.AllowUnsafe, in.tell.Unavailable)
 	in.sender = send.New(&send.Options{Barred: in.tell.Barred})
 	in.pruner = &pruner{
 		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
@@ -191,7 +191,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 				return skew, in.setup.Load().maxSkew(), err
 			},
 			RetryQuarantined: in.requeue,
-			FreshCounts:      in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability,
+			FreshCounts:      in.claims.FreshCounts, Weaknesses: in.health.weaknesses, CheckDurability: in.health.checkDurability, Outage: in.health.outage.status,
 		},
 	})
 	return in, nil

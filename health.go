@@ -25,15 +25,25 @@ type health struct {
 	claiming   claimHealth
 	fits       atomic.Bool // the schema was seen to fit
 	durability durability
+	outage     *outage
 }
 
-func newHealth(store driver.Store, log *slog.Logger, allowed []string) *health {
-	return &health{store: store, log: log, allowed: allowed, clock: newClockKeeper(store), claiming: newClaimHealth(store)}
+func newHealth(store driver.Store, log *slog.Logger, allowed []string, answered503 func() int64) *health {
+	out := &outage{answered: answered503}
+	return &health{store: store, log: log, allowed: allowed, clock: newClockKeeper(store), claiming: newClaimHealth(store, out), outage: out}
 }
 
 // check returns nil when deliveries can be claimed. maxSkew is the largest skew of this machine's clock; 0
 // is no bound.
 func (h *health) check(ctx context.Context, maxSkew time.Duration) error {
+	err := h.look(ctx, maxSkew)
+	if err != nil && ctx.Err() == nil || err == nil && h.claiming.failed.Load() == 0 {
+		h.outage.note(err == nil)
+	}
+	return err
+}
+
+func (h *health) look(ctx context.Context, maxSkew time.Duration) error {
 	if err := h.checkSchema(ctx); err != nil {
 		return err
 	}
@@ -250,10 +260,11 @@ type claimHealth struct {
 	store  driver.Store
 	failed *atomic.Int64 // claims, since the last success
 	probe  *once
+	outage *outage
 }
 
-func newClaimHealth(store driver.Store) claimHealth {
-	return claimHealth{store: store, failed: new(atomic.Int64), probe: new(once)}
+func newClaimHealth(store driver.Store, out *outage) claimHealth {
+	return claimHealth{store: store, failed: new(atomic.Int64), probe: new(once), outage: out}
 }
 
 // note records the outcome of one claim, of any number of events.
@@ -261,8 +272,10 @@ func (h *claimHealth) note(err error) {
 	switch {
 	case err == nil:
 		h.failed.Store(0)
+		h.outage.note(true)
 	case !driver.FaultOfRows(err):
 		h.failed.Add(1)
+		h.outage.note(false)
 	}
 }
 
@@ -278,6 +291,37 @@ func (h *claimHealth) check(ctx context.Context) error {
 	}
 	h.failed.Store(0)
 	return nil
+}
+
+// outage knows since when deliveries cannot be claimed, and how many were answered 503 meanwhile.
+type outage struct {
+	answered func() int64 // all deliveries that were answered 503
+
+	mu     sync.Mutex
+	since  time.Time // zero: they can be claimed
+	before int64     // answered at since
+}
+
+// note records whether deliveries can be claimed.
+func (o *outage) note(can bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case can:
+		o.since = time.Time{}
+	case o.since.IsZero():
+		o.since, o.before = time.Now(), o.answered()
+	}
+}
+
+// status implements operate.Engine.Outage.
+func (o *outage) status() (since time.Time, answered503 int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since.IsZero() {
+		return time.Time{}, 0
+	}
+	return o.since, o.answered() - o.before
 }
 
 // durabilityTimeout bounds the look at the durability settings when Run starts.

@@ -173,7 +173,7 @@ func (s *readSettings) Weaknesses(context.Context) ([]driver.Weakness, error) { 
 func TestUpkeepWatchesDurability(t *testing.T) {
 	t.Parallel()
 	store := &readSettings{}
-	h := newHealth(store, slog.New(slog.DiscardHandler), nil)
+	h := newHealth(store, slog.New(slog.DiscardHandler), nil, func() int64 { return 0 })
 	weak := []driver.Weakness{{Setting: "fsync"}}
 	for _, tt := range []struct {
 		name   string

@@ -41,6 +41,9 @@ var (
 	// ErrReadOnly means that a server answered that it accepts no writes. It matches ErrUnavailable too.
 	ErrReadOnly = fmt.Errorf("%w: it is read-only or a standby", ErrUnavailable)
 
+	// ErrFull means that the disk of the database is full. It matches ErrUnavailable too.
+	ErrFull = fmt.Errorf("%w: its disk is full", ErrUnavailable)
+
 	// ErrSearching means that TextSearches searches for a text run already. Another one may succeed
 	// within TextTime.
 	ErrSearching = fmt.Errorf("%d searches for a text run already", TextSearches)

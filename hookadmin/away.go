@@ -33,6 +33,10 @@ func awayText(err error) string {
 		return "Another session of the database held a lock for too long."
 	case errors.Is(err, driver.ErrSerialization):
 		return "Another session of the database was in the way."
+	case errors.Is(err, driver.ErrFull):
+		return "The disk of the database is full."
+	case errors.Is(err, driver.ErrReadOnly):
+		return "The database is read-only or a standby."
 	case isContextError(err), errors.Is(err, driver.ErrTimedOut):
 		return "The database did not answer in time."
 	case errors.Is(err, driver.ErrSchema):

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+
+	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // newestFailures is how many failures the page of a destination shows.
@@ -46,6 +48,11 @@ func (h *handler) failuresOf(ctx context.Context, name string) ([]Failure, error
 		failures[i] = *newFailure(&all[i])
 	}
 	return failures, nil
+}
+
+// RetryCommand returns the command that makes its waiting messages due now.
+func (d *Destination) RetryCommand() string {
+	return "hookonce destinations retry " + shown.Word(d.Name)
 }
 
 // String says in a line what happened: "answered 500 (evt_1 of stripe, 2026-01-31 12:00:00 UTC)".

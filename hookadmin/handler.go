@@ -380,7 +380,7 @@ func (h *handling) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := h.ready(ctx); err != nil {
-		h.fail(w, r, http.StatusServiceUnavailable, "Deliveries cannot be claimed now. The log has the reason under this error id.", err)
+		h.fail(w, r, http.StatusServiceUnavailable, strings.TrimSpace("Deliveries cannot be accepted. "+readyText(err))+" The log has more under this error id.", err)
 		return
 	}
 	writeJSON(w, Health{Status: "ready"})

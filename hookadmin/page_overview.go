@@ -227,6 +227,9 @@ func story(deliveries, attempts []driver.Point, sends bool, now time.Time) strin
 	if refused := sumOf(deliveries, "refused"); refused > 0 {
 		text += " · " + say.Number(refused) + " refused"
 	}
+	if unavailable := sumOf(deliveries, "unavailable"); unavailable > 0 {
+		text += " · " + say.Number(unavailable) + " answered 503"
+	}
 	return text + ", since " + driver.ByHour.Start(now.Add(-23*time.Hour)).Format("Monday 15:04 UTC") + "."
 }
 

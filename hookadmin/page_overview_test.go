@@ -125,10 +125,11 @@ func TestStoryAgreesWithTheGauge(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	fillFigures(t, g)
+	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: time.Now(), Name: "lab", Label: "unavailable", N: 4})
 	check := func(sentence, gauge string) {
 		t.Helper()
 		page := g.overview(t)
-		if !strings.Contains(text(page), "3 sent · 1 died · 2 refused, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
+		if !strings.Contains(text(page), "3 sent · 1 died · 2 refused · 4 answered 503, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
 			t.Errorf("the page lacks %q: %s", sentence, text(page))
 		}
 		if card := regexp.MustCompile(`(?s)Dead letters</a></h3>\s*<p class="number">([^<]*)<`).FindStringSubmatch(page); card == nil || card[1] != gauge {

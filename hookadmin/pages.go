@@ -60,7 +60,8 @@ type page struct {
 	Root      string // relative link to the overview; all links begin with it
 	Sections  []section
 	CanSearch bool
-	SignOut   bool // shows the button that ends the session
+	Outage    *outage // nil while deliveries can be claimed
+	SignOut   bool    // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
 	MayChange              bool
 	Refresh                string // seconds until the browser reloads the page; "" for never
@@ -129,6 +130,9 @@ func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, na
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
 		p.CanSearch = true
+		if status < http.StatusInternalServerError { // a page of an error says what it is
+			p.Outage = h.outageNow(r)
+		}
 	}
 	if p.Live != nil {
 		values := r.URL.Query()

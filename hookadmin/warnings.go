@@ -8,7 +8,6 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/say"
-	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -90,7 +89,7 @@ func warningsOfDestinations(destinations []Destination) []warning {
 				Kind: "Circuit open", About: about,
 				Text: fmt.Sprintf("failed %s in a row. Since %s it gets only probes.",
 					say.Count(d.Circuit.Failures, "time"), toTheSecond(d.Circuit.Since)),
-				Advice: "Once it is repaired, this retries at once:", Command: "hookonce destinations retry " + shown.Word(d.Name),
+				Advice: "Once it is repaired, this retries at once:", Command: d.RetryCommand(),
 			}
 			if d.LastFailure != nil {
 				w.Text += " The last error: " + d.LastFailure.String() + "."

@@ -45,8 +45,8 @@ func TestFull(t *testing.T) {
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.ProbeClaim(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("ProbeClaim of a full file: got the error %v, want %v", err, driver.ErrUnavailable)
+	if err := store.ProbeClaim(t.Context()); !errors.Is(err, driver.ErrFull) {
+		t.Errorf("ProbeClaim of a full file: got the error %v, want %v", err, driver.ErrFull)
 	}
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1000000`); err != nil {
 		t.Fatal(err)

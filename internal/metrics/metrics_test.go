@@ -212,6 +212,7 @@ func TestReload(t *testing.T) {
 		`hookonce_dead_letters_total{destination="audit",source=""}`:     "0",
 		`hookonce_dedupe_window_seconds{source="lab2"}`:                  "2.592e+06",
 		`hookonce_config_last_reload_successful`:                         "1",
+		`hookonce_ready`:                                                 "1",
 	})
 	if strings.Contains(got[""], `"lab"`) {
 		t.Errorf("metrics of the removed source are still there")

@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"context"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -14,13 +17,14 @@ var (
 	ackTimeout      = described("ack_timeout_seconds", "Time within which a delivery is answered.", "source")
 	dedupeWindow    = described("dedupe_window_seconds", "How long the identity of an event stays claimed.", "source")
 	providerRetry   = described("provider_retry_seconds", "How long the provider repeats a delivery; 0 if unknown.", "source")
+	readyGauge      = described("ready", "1 while this gateway can claim deliveries, otherwise 0.")
 	circuitOpen     = described("circuit_open", "1 while this gateway only probes the destination, otherwise 0.", "destination")
 	poolConnections = described("pool_connections", "Connections to the database, and their largest number (max).", "state")
 )
 
 // Describe implements prometheus.Collector.
 func (s *status) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{ackTimeout, dedupeWindow, providerRetry, circuitOpen, poolConnections} {
+	for _, desc := range []*prometheus.Desc{ackTimeout, dedupeWindow, providerRetry, readyGauge, circuitOpen, poolConnections} {
 		to <- desc
 	}
 }
@@ -46,11 +50,17 @@ func (s *status) Collect(to chan<- prometheus.Metric) {
 	for value, is := range open {
 		gauge(circuitOpen, is, value)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	to <- prometheus.MustNewConstMetric(readyGauge, prometheus.GaugeValue, truth(s.Engine.Ready(ctx) == nil))
 	pool := s.Store.Pool()
 	gauge(poolConnections, float64(pool.InUse), "in_use")
 	gauge(poolConnections, float64(pool.Idle), "idle")
 	gauge(poolConnections, float64(pool.Max), "max")
 }
+
+// readyTimeout bounds the question whether the engine is ready, in a scrape.
+const readyTimeout = 2 * time.Second
 
 func truth(is bool) float64 {
 	if is {

@@ -47,6 +47,9 @@ type Engine struct {
 	// if a weak one is not allowed. From then on deliveries are answered 503, until the next look finds
 	// it mended. A running engine looks every 30 s, and whenever it is asked whether it is ready.
 	CheckDurability func(context.Context) error
+	// Outage returns since when this process cannot claim deliveries, and how many it answered 503
+	// since; zero while it can.
+	Outage func() (since time.Time, answered503 int64)
 }
 
 // Options are the parts of an engine that an Operator needs.

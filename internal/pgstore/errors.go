@@ -83,6 +83,7 @@ const (
 	codeNoTransaction   = "25P01"
 	codeNoSavepoint     = "3B001"
 	codeCancelled       = "57014"
+	codeDiskFull        = "53100"
 	codeReadOnly        = "25006" // a read-only transaction, or a standby
 	codeRowDropped      = "27000" // raised by the function claim
 	codeConfiguredLimit = "53400" // of a setting, such as temp_file_limit
@@ -114,6 +115,8 @@ func classOf(code string, unknown error) error {
 		return driver.ErrLockTimeout
 	case codeRowDropped:
 		return driver.ErrNotStored
+	case codeDiskFull:
+		return driver.ErrFull
 	case codeCancelled:
 		return driver.ErrTimedOut
 	case codeUndefinedTable, codeUndefinedColumn, codeUndefinedFunction, codeUndefinedObject, codeUndefinedSchema:

@@ -59,6 +59,8 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 	switch resultCode(err) {
 	case codeConstraint, codeTooBig, codeMismatch:
 		class = driver.ErrBadRow
+	case codeFull:
+		class = driver.ErrFull
 	case codeError, codeSchema:
 		// "no such table" has no code of its own, so failed looks at the schema.
 		if schemaErr := s.checkSchema(ctx); schemaErr != nil {
@@ -95,7 +97,9 @@ func commitError(op string, err error) error {
 	switch resultCode(err) {
 	case codeConstraint:
 		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrBadRow, err)
-	case codeBusy, codeLocked, codeFull:
+	case codeFull:
+		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrFull, err)
+	case codeBusy, codeLocked:
 		return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: committing: %w: %w", op, driver.ErrCommitUnknown, err)

@@ -64,6 +64,9 @@ func (t *Teller) Delivered(r *http.Request, source string, d *Delivery, now time
 		t.logRefusal(r, d)
 	}
 	d.settle()
+	if d.Outcome == Unavailable {
+		t.unavailable.Add(1)
+	}
 	t.figures.Delivery(now, source, d.Outcome, d.Reason, d.Took)
 	if d.Reason != "" {
 		t.refused.Offer(source, func() driver.RefusedRequest { return t.describe(r, d, now) })

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -49,7 +50,12 @@ type Teller struct {
 	refusals refusals
 	claims   *limit.Bucket // log lines about claims and handshakes
 	failures *limit.Bucket // log lines about the Observer and the Tracer
+
+	unavailable atomic.Int64
 }
+
+// Unavailable returns how many deliveries were answered 503.
+func (t *Teller) Unavailable() int64 { return t.unavailable.Load() }
 
 // New returns a Teller.
 func New(store Store, o *Options) *Teller {

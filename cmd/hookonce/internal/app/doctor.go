@@ -15,7 +15,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/hookmigrate"
-	"github.com/hookonce/hookonce/internal/shown"
 )
 
 // Status is the outcome of a check.
@@ -55,7 +54,8 @@ type Gateway interface {
 	Destinations(ctx context.Context) (*hookadmin.DestinationPage, error)
 }
 
-// Doctor checks an installation. It creates and changes nothing, and may run beside any number of
+// Doctor checks an installation. It creates and changes nothing, takes its
+// test claim back, and may run beside any number of
 // gateways. settings and faults are the results of config.Load. gateway is a running gateway on the
 // database, which knows its settings better, or nil.
 func Doctor(ctx context.Context, settings *config.Settings, faults *config.Faults, gateway Gateway) []Check {
@@ -123,7 +123,7 @@ func (d *doctor) checkSettings() Check {
 }
 
 // databaseChecks are the checks that need the database, in order.
-var databaseChecks = []string{"schema", "durability", "failover", "triggers", "search_path", "clock", "dead_letters", "quarantine", "destinations"}
+var databaseChecks = []string{"schema", "durability", "failover", "triggers", "search_path", "clock", "claim", "dead_letters", "quarantine", "destinations"}
 
 // needSchema are the last of databaseChecks, which read tables.
 var needSchema = databaseChecks[6:]
@@ -161,6 +161,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	d.add(timed(ctx, store, d.checkClock))
 	var stats *driver.Stats
 	if schema.Status == StatusOK {
+		d.add(timed(ctx, store, checkClaim))
 		stats = d.checkStats(ctx, store)
 	} else {
 		for _, name := range needSchema {
@@ -355,7 +356,7 @@ func (d *doctor) checkStats(ctx context.Context, store driver.Store) *driver.Sta
 	defer cancel()
 	stats, err := store.Stats(ctx)
 	if err != nil {
-		for _, name := range needSchema {
+		for _, name := range needSchema[1:] {
 			d.add(failed(name, err))
 		}
 		return nil
@@ -470,7 +471,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 			configured++
 		}
 		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy = StatusWarning, "repair the destination; to retry at once: hookonce destinations retry "+shown.Word(to.Name)
+			c.Status, c.Remedy = StatusWarning, "repair the destination; to retry at once: "+to.RetryCommand()
 			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
 			if to.LastFailure != nil {
 				c.Seen = append(c.Seen, "its last error: "+to.LastFailure.String())

@@ -54,7 +54,7 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 	got, checks := statuses(t, weak)
 	want := map[string]Status{
 		"settings": StatusOK, "database": StatusOK, "schema": StatusFailure, "durability": StatusFailure, "failover": StatusOK, "triggers": StatusOK, "search_path": StatusOK, "clock": StatusOK,
-		"dead_letters": StatusSkipped, "quarantine": StatusSkipped, "destinations": StatusSkipped, "gateway": StatusSkipped,
+		"claim": StatusSkipped, "dead_letters": StatusSkipped, "quarantine": StatusSkipped, "destinations": StatusSkipped, "gateway": StatusSkipped,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("on an empty database (-want +got):\n%s", diff)
@@ -76,7 +76,7 @@ func TestDoctorOnPostgreSQL(t *testing.T) {
 	allowed := settings(t, text+"[fsync]")
 	serve(t, allowed).await(t, "admin")
 	want["schema"], want["durability"] = StatusOK, StatusWarning
-	want["dead_letters"], want["quarantine"], want["destinations"] = StatusOK, StatusOK, StatusOK
+	want["claim"], want["dead_letters"], want["quarantine"], want["destinations"] = StatusOK, StatusOK, StatusOK, StatusOK
 	if got, checks = statuses(t, allowed); !cmp.Equal(want, got) {
 		t.Errorf("beside a gateway (-want +got):\n%s\n%+v", cmp.Diff(want, got), checks)
 	}
