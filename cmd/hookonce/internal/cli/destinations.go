@@ -59,8 +59,9 @@ func (p *program) destinationsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the destinations, and the messages that are stuck there",
 		Long: "List the destinations, with their pending, sending and dead messages, the oldest\n" +
-			"due one, and the last failed attempt of a message that was not sent since. STATE is ok, paused, circuit open (it fails, and the\n" +
-			"gateway that answers only probes it) or not in the settings (its messages wait).",
+			"due one, and the last failed attempt of a message that was not sent since. STATE\n" +
+			"is ok, paused, circuit open (it fails, and the gateway that answers only probes\n" +
+			"it) or not in the settings (its messages wait).",
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/internal/locate"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/shown"
+	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -141,8 +142,12 @@ func (s *sending) origin() string {
 
 // draft returns the draft of the n-th event.
 func (s *sending) draft(n int) sample.Draft {
+	now := time.Now()
+	if s.sender.Spec.Retry.Signed == provider.SignedOnce {
+		now = s.began // all attempts of this sender have the time of the first
+	}
 	d := sample.Draft{
-		URL: s.url, RawQuery: s.target.RawQuery, Body: s.body, Now: time.Now().Add(s.flags.skew),
+		URL: s.url, RawQuery: s.target.RawQuery, Body: s.body, Now: now.Add(s.flags.skew),
 		Event: sample.Event{ID: s.id(n), MadeUp: s.flags.id == "", Type: s.flags.eventType, Time: s.began},
 	}
 	switch {
