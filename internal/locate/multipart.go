@@ -44,7 +44,7 @@ func MultipartField(body []byte, name string) (value string, found int, err erro
 	for parts := 0; ; parts++ {
 		part, err := r.NextRawPart()
 		switch {
-		case err == io.EOF: // a wrapped one is a body that was cut off
+		case err == io.EOF: //nolint:errorlint // a wrapped one is a body that was cut off
 			return value, found, nil
 		case err != nil:
 			return "", 0, errMultipart

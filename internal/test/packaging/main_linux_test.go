@@ -29,7 +29,7 @@ var built = map[string]string{}
 func release(t *testing.T, version string) string {
 	t.Helper()
 	if built[version] == "" {
-		folder, err := os.MkdirTemp("", "hookonce-packaging-")
+		folder, err := os.MkdirTemp("", "hookonce-packaging-") //nolint:usetesting // several tests share it
 		if err != nil {
 			t.Fatal(err)
 		}

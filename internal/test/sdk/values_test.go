@@ -30,7 +30,9 @@ var placeholder = regexp.MustCompile(`\{(\w+)(?::([^}]*))?\}`)
 // signedParts returns the parts that the scheme's content names. The time has checks of its own.
 func (g *guard) signedParts() []signedPart {
 	var parts []signedPart
-	add := func(name string, set func(*verify.Request, string) error) { parts = append(parts, signedPart{name, set}) }
+	add := func(name string, set func(*verify.Request, string) error) {
+		parts = append(parts, signedPart{name, set})
+	}
 	scheme := &g.sender.Scheme
 	for _, found := range placeholder.FindAllStringSubmatch(scheme.Content, -1) {
 		kind, name := found[1], found[2]

@@ -39,11 +39,6 @@ func (l *loader) faultHint(n *node, hint, format string, args ...any) {
 	l.faults = append(l.faults, faultAt(n, fmt.Sprintf(format, args...), hint))
 }
 
-// faulty reports whether n has a fault already.
-func (l *loader) faulty(n *node) bool {
-	return slices.ContainsFunc(l.faults, func(f Fault) bool { return f.Line == n.line && f.Col == n.col && f.Path == n.path })
-}
-
 func (l *loader) warn(n *node, format string, args ...any) {
 	l.warnings = append(l.warnings, faultAt(n, fmt.Sprintf(format, args...), ""))
 }
