@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// status collects the metrics that the engine and the pools answer from memory.
+// status collects the metrics that the engine and the pools answer from memory, and whether the engine is ready.
 type status struct {
 	Watched
 	metrics *Metrics
