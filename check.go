@@ -103,7 +103,7 @@ func (p place) oneOf(key, value string, words ...string) {
 	}
 }
 
-// known adds a fault unless names, which are sorted, has name. what is their kind.
+// known adds a fault unless the sorted names have name. The argument what says of what kind they are.
 func (p place) known(key, what, name string, names []string) {
 	if _, ok := slices.BinarySearch(names, name); !ok {
 		p.unknown(key, "there is no "+what, name, say.DidYouMean(name, names))

@@ -293,35 +293,35 @@ func (h *claimHealth) check(ctx context.Context) error {
 	return nil
 }
 
-// outage knows since when deliveries cannot be claimed, and how many were answered 503 meanwhile.
+// outage knows since when deliveries cannot be claimed, and how many were answered 503 meanwhile. Every claim notes its
+// outcome here, so there is no lock.
 type outage struct {
-	answered func() int64 // all deliveries that were answered 503
+	answered func() int64                // all deliveries that were answered 503
+	began    atomic.Pointer[outageBegin] // nil: they can be claimed
+}
 
-	mu     sync.Mutex
-	since  time.Time // zero: they can be claimed
-	before int64     // answered at since
+type outageBegin struct {
+	at       time.Time
+	answered int64 // until then
 }
 
 // note records whether deliveries can be claimed.
 func (o *outage) note(can bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case can:
-		o.since = time.Time{}
-	case o.since.IsZero():
-		o.since, o.before = time.Now(), o.answered()
+	switch began := o.began.Load(); {
+	case can && began != nil:
+		o.began.Store(nil)
+	case !can && began == nil:
+		o.began.CompareAndSwap(nil, &outageBegin{time.Now(), o.answered()})
 	}
 }
 
 // status implements operate.Engine.Outage.
 func (o *outage) status() (since time.Time, answered503 int64) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.since.IsZero() {
+	began := o.began.Load()
+	if began == nil {
 		return time.Time{}, 0
 	}
-	return o.since, o.answered() - o.before
+	return began.at, o.answered() - began.answered
 }
 
 // durabilityTimeout bounds the look at the durability settings when Run starts.

@@ -130,7 +130,7 @@ func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, na
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
 		p.CanSearch = true
-		if status < http.StatusInternalServerError { // a page of an error says what it is
+		if status < http.StatusInternalServerError { // the page of an error has its own text
 			p.Outage = h.outageNow(r)
 		}
 	}

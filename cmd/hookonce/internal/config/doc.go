@@ -24,8 +24,8 @@
 // the value of a variable.
 //
 // This package knows the form of the file. The rules of sources, destinations and routes, and their defaults,
-// are those of hookonce.Config.Check: check.go places what it finds, and leaves out what only follows
-// from a value that could not be read.
+// are those of hookonce.Config.Check. check.go places its findings. It leaves out those that follow from a
+// value that could not be read.
 //
 // # Files of this package
 //
