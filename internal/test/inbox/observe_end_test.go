@@ -5,11 +5,13 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -68,14 +70,15 @@ func TestCallbacksDisturbNothing(t *testing.T) {
 				waitForSent(t, l.db, "routed", id)
 			}
 			wantEffects(t, l, "1", "1", "2", "2", "3", "3")
-			if _, err := in.Prune(t.Context()); err != nil {
-				t.Error(err)
-			}
-			for _, of := range []string{"of delivery", "of claim", "of attempt", "of pruned"} {
-				if text := log.Text(); tt.logs != "" && !strings.Contains(text, tt.logs+of) {
-					t.Errorf("the panic %q is not in the log:\n%s", tt.logs+of, text)
+			eventually.True(t, "all panics are in the log", func() bool {
+				if _, err := in.Prune(t.Context()); err != nil { // or Run does, whose pass may have the turn
+					t.Error(err)
 				}
-			}
+				text := log.Text()
+				return tt.logs == "" || !slices.ContainsFunc([]string{"of delivery", "of claim", "of attempt", "of pruned"}, func(of string) bool {
+					return !strings.Contains(text, tt.logs+of)
+				})
+			})
 		})
 	}
 }
