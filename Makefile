@@ -35,6 +35,10 @@ soak: ## Runs the proof of exactly-once with 100,000 events on every store, and 
 	HOOKONCE_TEST=all,long go test -count=1 -timeout 1h -run Faults ./internal/test/receivers
 	HOOKONCE_TEST=all,long go test -count=1 -timeout 10m -v -run Desync ./internal/send
 
+.PHONY: proof
+proof: ## Runs the trials of the proof with N events each, plants faults that tests must notice, and writes docs/proof.md: make proof N=100000.
+	HOOKONCE_TEST=all,long HOOKONCE_PROOF=$(or $(N),100000) go test -count=1 -timeout 5h -v -run TestProofPage ./internal/test/proof
+
 .PHONY: bench
 bench: ## Measures hookonce beside other ways to do the work, and writes docs/performance.md and bench/targets.md; takes an hour.
 	HOOKONCE_TEST=bench HOOKONCE_BENCH=full go test -count=1 -timeout 3h -v ./bench

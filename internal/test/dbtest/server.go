@@ -36,6 +36,8 @@ type Options struct {
 	// there is room. An fsync then costs nothing: tests are faster, but measurements would be
 	// wrong.
 	OnDisk bool
+	// Folder is where the files are, instead of either.
+	Folder string
 	// Stranger gives the server a system identifier of its own. Otherwise it has that of the others, as a standby has.
 	Stranger bool
 	// Env adds to the server's environment, as "NAME=value".
@@ -105,6 +107,9 @@ func start(opts *Options, template string) (*Server, error) {
 	base := baseFolder()
 	if opts.OnDisk {
 		base = os.TempDir()
+	}
+	if opts.Folder != "" {
+		base = opts.Folder
 	}
 	if err := s.makeFolder(base, prefix); err != nil {
 		return nil, err

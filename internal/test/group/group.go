@@ -29,6 +29,7 @@ var needs = map[string]string{
 	"examples":  "needs Python, Node, npm, curl and openssl",
 	"packages":  "builds the packages and the image, and installs and runs them; needs root",
 	"pooler":    "needs PgBouncer",
+	"power":     "cuts the power of a file system in a file; needs root and loop devices",
 	"receivers": "needs Python with FastAPI, and Node with npm",
 	"scale":     "needs HAProxy",
 	"sdk":       "needs Node with npm, and fetches about 180 packages",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -217,11 +218,11 @@ type figure struct {
 	must bool // a trial without it is void
 }
 
-// report logs the figures, and fails the trial as void if a fault that it is about never happened.
-func (tr *trial) report(f *found) {
+// report logs and returns the figures, and fails the trial as void if a fault that it is about never happened.
+func (tr *trial) report(f *found, more ...figure) []figure {
 	t := tr.t
 	t.Helper()
-	all := append(tr.sentFigures(), tr.foundFigures(f)...)
+	all := slices.Concat(tr.sentFigures(), tr.foundFigures(f), more)
 	var table bytes.Buffer
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, line := range all {
@@ -233,6 +234,7 @@ func (tr *trial) report(f *found) {
 	w.Flush()
 	t.Logf("sending took %s, the rest %s\n%s",
 		tr.figures.sending.Round(time.Millisecond), tr.figures.draining.Round(time.Millisecond), table.String())
+	return all
 }
 
 // sentFigures returns the figures of the senders and processes.

@@ -27,7 +27,7 @@ func TestExactlyOnceSQLite(t *testing.T) {
 }
 
 // exactlyOnce runs a trial with the given number of worker processes.
-func exactlyOnce(t *testing.T, variant string, workers int, handlerTimeout time.Duration) {
+func exactlyOnce(t *testing.T, variant string, workers int, handlerTimeout time.Duration) []figure {
 	t.Helper()
 	tr := newTrial(t, newDatabase(t, variant), nil)
 	tr.mayDieAgain = variant != withSQLite || group.Long()
@@ -35,5 +35,5 @@ func exactlyOnce(t *testing.T, variant string, workers int, handlerTimeout time.
 		tr.addPlace(fmt.Sprintf("worker%d", i), settings{HandlerTimeout: handlerTimeout, DieOnce: !tr.mayDieAgain})
 	}
 	tr.run()
-	tr.report(tr.check())
+	return tr.report(tr.check())
 }

@@ -15,6 +15,11 @@ import (
 // succeeds later.
 func TestExactlyOncePython(t *testing.T) {
 	t.Parallel()
+	exactlyOncePython(t)
+}
+
+func exactlyOncePython(t *testing.T) []figure {
+	t.Helper()
 	python := sqltest.Python(t)
 	tr := newTrial(t, newDatabase(t, withPgx), nil)
 	tr.mayDieAgain = false
@@ -30,5 +35,5 @@ func TestExactlyOncePython(t *testing.T) {
 		})
 	}
 	tr.run()
-	tr.report(tr.check())
+	return tr.report(tr.check())
 }

@@ -43,6 +43,8 @@ type trial struct {
 	// mayDieAgain tells whether an event that ends its process does so in every attempt, and is dead in the end.
 	mayDieAgain bool
 
+	killOne func() // ends a process, at a random place unless a test has another way
+
 	next atomic.Int64 // index of the next event to send
 	acks atomic.Int64
 
@@ -62,10 +64,14 @@ func newTrial(t testing.TB, db *database, events []*event) *trial {
 		client: &http.Client{Transport: transport, Timeout: senderTimeout},
 		events: events, mayDieAgain: true,
 	}
+	tr.killOne = func() { tr.places[tr.random.IntN(len(tr.places))].kill() }
 	if events == nil {
 		count := fewEvents
 		if group.Long() {
 			count = longEvents
+		}
+		if n := pageEvents(t); n > 0 {
+			count = n
 		}
 		tr.events = planEvents(tr.random, count)
 	}
@@ -171,9 +177,6 @@ func (tr *trial) killWhileDraining() {
 		tr.killOne()
 	}
 }
-
-// killOne kills the process in a random place.
-func (tr *trial) killOne() { tr.places[tr.random.IntN(len(tr.places))].kill() }
 
 // pause waits for a random time.
 func (tr *trial) pause(most time.Duration) {

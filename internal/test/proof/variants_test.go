@@ -100,17 +100,24 @@ type database struct {
 func newDatabase(t testing.TB, variant string) *database {
 	t.Helper()
 	if variant == withSQLite {
-		path := filepath.Join(t.TempDir(), "proof.db")
-		store, err := hooksql.OpenSQLite("sqlite", path)
+		return newDatabaseOn(t, variant, filepath.Join(t.TempDir(), "proof.db"))
+	}
+	return newDatabaseOn(t, variant, createDatabase(t))
+}
+
+// newDatabaseOn makes the tables in an empty database at an address, or in a new file.
+func newDatabaseOn(t testing.TB, variant, address string) *database {
+	t.Helper()
+	if variant == withSQLite {
+		store, err := hooksql.OpenSQLite("sqlite", address)
 		if err != nil {
 			t.Fatal(err)
 		}
 		migrate(t, store)
-		db := &database{variant, path, openSession(t, "sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")}
+		db := &database{variant, address, openSession(t, "sqlite", "file:"+address+"?_pragma=busy_timeout(10000)")}
 		db.exec(t, createEffects)
 		return db
 	}
-	address := createDatabase(t)
 	pool, err := pgxpool.New(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
