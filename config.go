@@ -272,7 +272,7 @@ type Destination struct {
 	// Secret signs messages as Standard Webhooks; "" sends unsigned. After the prefix whsec_ it is
 	// base64; any other text is used as it is.
 	Secret string
-	// Timeout bounds one attempt, from dialling to the last byte of the answer. Defaults to 15 s.
+	// Timeout bounds one attempt, from dialling to the last byte of the answer. Defaults to 15 s; an hour at most.
 	Timeout time.Duration
 	Retry   Retry
 	// Concurrency is the number of messages that one process sends at a time. Defaults to 16.

@@ -10,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
 )
 
@@ -73,6 +74,9 @@ func newDestination(d Destination, before *destination, at place) *destination {
 	}
 	d.checkTarget(at)
 	notNegative(at, "timeout", d.Timeout)
+	if d.Timeout > driver.LongestTimeout { // a message stays leased for it, also if its process dies
+		at.fault("timeout", "it must not be longer than %s", say.Setting(driver.LongestTimeout))
+	}
 	notNegative(at, "concurrency", d.Concurrency)
 	d.Rate.check(at, "rate")
 	setDefault(&d.Timeout, defaults.SendTimeout)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
@@ -114,7 +115,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	} else if err != nil {
 		return nil, &operate.UnreadableError{Reason: wire.ErrorText(err)}
 	}
-	events, malformed := src.extractor.ExtractStored(provider.Part(q.Part), d.header, d.body, wire.Secret)
+	events, malformed := src.extractor.ExtractStored(provider.Part(q.Part), d.header, d.body, headers.Secret)
 	if len(events) == 0 {
 		reason := "it holds no events: check event.batch of the source"
 		if len(malformed) > 0 {

@@ -9,8 +9,14 @@ import (
 // messages as the limit.
 const MaxLeaseRounds = 10
 
-// LongestLease is the longest lease: the longest timeout of a destination, and the time to record the outcome.
-const LongestLease = time.Hour + 5*time.Second
+const (
+	// LongestTimeout is the longest timeout of a destination.
+	LongestTimeout = time.Hour
+	// LeaseMargin is how much longer than its timeout a message is leased: the time to record the outcome.
+	LeaseMargin = 5 * time.Second
+	// LongestLease is the longest lease of a message.
+	LongestLease = LongestTimeout + LeaseMargin
+)
 
 // LeaseParams are the parameters of Store.Lease.
 type LeaseParams struct {

@@ -1,23 +1,6 @@
 // Package hookadmin is the admin API and the dashboard of hookonce as one http.Handler.
-//
-//	GET  /api/v1/events                                  a page of events, newest first
-//	GET  /api/v1/events/{source}/{event_id}              one event in full
-//	POST /api/v1/events/{source}/{event_id}/replay       replays a finished event
-//	GET  /api/v1/dead-letters                            a page of dead letters
-//	POST /api/v1/dead-letters/replay, /discard           by ids or by filter
-//	GET  /api/v1/messages                                a page of messages
-//	POST /api/v1/messages/{id}/retry                     makes a message due now
-//	GET  /api/v1/quarantine                              verified requests without a usable event
-//	GET  /api/v1/quarantine/{id}                         one of them
-//	POST /api/v1/quarantine/{id}/retry                   reads it again, with the present settings
-//	GET  /api/v1/sources, /routes, /destinations, /stats the settings, and counts of open and failed work
-//	GET  /api/v1/openapi.json                            the OpenAPI document of this API
-//	GET  /healthz                                        200 while the process runs
-//	GET  /readyz                                         200 while deliveries can be claimed, otherwise 503
-//	GET  /debug/pprof/{profile}                          a profile of the process
-//	GET  /                                               dashboard: warnings, and counts of open and failed work
-//	GET  /sources                                        dashboard: sources, and whether each keeps events long enough
-//	GET  /login, POST /login, /logout                    dashboard: only where a token is set
+// /api/v1/openapi.json describes the API, /healthz answers 200 while the process runs, and /readyz while deliveries can be
+// claimed.
 //
 // The handler reads a [driver.Store] and makes changes through a [hookonce.Engine], so it can be
 // mounted in any program that uses the library. Mount it at the root of its own listener, or behind

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -27,9 +28,6 @@ type documentedFit struct {
 	Value     text // of the first event; empty unless Fits
 }
 
-// storedSecret is the stored value of a header that holds a credential.
-const storedSecret = "<secret>"
-
 // specs returns the catalog's entry for the provider of each source.
 func (h *handler) specs() map[string]*provider.Spec {
 	all := make(map[string]*provider.Spec)
@@ -41,7 +39,7 @@ func (h *handler) specs() map[string]*provider.Spec {
 
 // documentedFor reads a quarantined request by the rules of the catalog alone: those in the settings
 // could not read it when it came. spec is nil for an unknown source.
-func documentedFor(spec *provider.Spec, q *driver.QuarantinedRequest, headers http.Header) documentedFit {
+func documentedFor(spec *provider.Spec, q *driver.QuarantinedRequest, header http.Header) documentedFit {
 	if spec == nil || spec.Event.ID == "" && spec.Hint.ID == "" {
 		return documentedFit{}
 	}
@@ -53,7 +51,7 @@ func documentedFor(spec *provider.Spec, q *driver.QuarantinedRequest, headers ht
 	if err != nil {
 		return documentedFit{} // a hint may lack the rest of its rules
 	}
-	if events, _ := extractor.ExtractStored(provider.Part(q.Part), headers, q.Body, storedSecret); len(events) > 0 {
+	if events, _ := extractor.ExtractStored(provider.Part(q.Part), header, q.Body, headers.Secret); len(events) > 0 {
 		out.Fits, out.Value = true, newText(events[0].ID, 60)
 	}
 	return out

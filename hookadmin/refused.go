@@ -84,7 +84,7 @@ func newRefusedPage(page *driver.RefusedPage) *RefusedPage {
 			Headers: map[string][]string{},
 		}
 		// Headers that cannot be read were changed by hand; the rest is still worth showing.
-		if byName, err := headers(q.Headers); err == nil && byName != nil {
+		if byName, err := headersOf(q.Headers); err == nil && byName != nil {
 			r.Headers = byName
 		}
 		r.Body, r.BodyBase64 = bodyStart(q.Body)

@@ -223,7 +223,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		History:  make([]History, 0, len(detail.History)),
 	}
 	var err error
-	if out.Headers, err = headers(detail.Headers); err != nil {
+	if out.Headers, err = headersOf(detail.Headers); err != nil {
 		return nil, fmt.Errorf("stored headers of event %q of source %q: %w", detail.EventID, detail.Source, err)
 	}
 	if !detail.BodyPruned {
@@ -234,7 +234,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	}
 	if o := detail.OtherBody; o != nil {
 		other := &OtherBody{At: Time(o.At), BodySHA256: hex.EncodeToString(o.SHA256[:]), BodySize: o.Size}
-		if other.Headers, err = headers(o.Headers); err != nil {
+		if other.Headers, err = headersOf(o.Headers); err != nil {
 			return nil, fmt.Errorf("stored headers of another body of event %q of source %q: %w", detail.EventID, detail.Source, err)
 		}
 		other.Body, other.BodyBase64 = body(o.Body)
@@ -254,8 +254,8 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 	return out, nil
 }
 
-// headers decodes stored headers; nil stays nil.
-func headers(stored []byte) (map[string][]string, error) {
+// headersOf decodes stored headers; nil stays nil.
+func headersOf(stored []byte) (map[string][]string, error) {
 	if stored == nil {
 		return nil, nil
 	}

@@ -222,7 +222,7 @@ func newQuarantined(q *driver.QuarantinedRequest) (*QuarantinedRequest, error) {
 	}
 	out.Body, out.BodyBase64 = body(q.Body)
 	var err error
-	out.Headers, err = headers(q.Headers)
+	out.Headers, err = headersOf(q.Headers)
 	return out, err
 }
 

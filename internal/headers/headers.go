@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// Secret is stored and shown instead of a credential. A header with it is not forwarded.
+const Secret = "<secret>"
+
 // notForwarded holds headers, in folded form, that are never passed on: those about one connection
 // (RFC 9110, 7.6.1, and older practice), those that the transport sets, those that carry authority,
 // and claims about the client, the method or the routing of the request. An app trusts such claims

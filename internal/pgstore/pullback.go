@@ -47,8 +47,8 @@ func farEventsSQL(kind string) string {
 	) far`
 }
 
-// pullMessagesSQL makes messages due after the wait that their last failed attempt set. A lease ends
-// after an hour, the longest timeout of a destination: its holder may still be sending.
+// pullMessagesSQL makes messages due after the wait that their last failed attempt set. A leased one gets the longest
+// lease: its holder may still be sending.
 var pullMessagesSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, now()) AS now, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 microsecond' AS farthest
@@ -56,7 +56,7 @@ WITH setting AS MATERIALIZED (
 	SELECT far.id, far.wait
 	FROM setting, unnest($2::text[]) AS i (destination)
 	CROSS JOIN LATERAL (
-		SELECT m.id, CASE WHEN m.state = 1 THEN 3600000000 WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END AS wait
+		SELECT m.id, CASE WHEN m.state = 1 THEN ` + longestLease + ` WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END AS wait
 		FROM {schema}.message m
 		WHERE m.state IN (0, 1)
 			AND (m.destination, m.due_at) > (i.destination, setting.farthest)

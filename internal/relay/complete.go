@@ -64,7 +64,7 @@ waiting:
 }
 
 // complete records outcomes. It retries while their leases may hold: completing twice is harmless,
-// forgetting costs another send. When ctx has ended it retries for leaseMargin only.
+// forgetting costs another send. When ctx has ended it retries for driver.LeaseMargin only.
 func (r *relay) complete(ctx context.Context, batch []ending) {
 	began := time.Now()
 	replaced := false
@@ -95,7 +95,7 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 			return
 		}
 		took := time.Since(began)
-		if took > r.dest.Timeout+leaseMargin || took > leaseMargin && ctx.Err() != nil {
+		if took > r.dest.Timeout+driver.LeaseMargin || took > driver.LeaseMargin && ctx.Err() != nil {
 			for i := range batch {
 				r.logOf(batch[i].message).Warn("recording the outcome failed; the message is sent again once its lease expires", slog.Any("error", err))
 			}
@@ -135,7 +135,7 @@ func (r *relay) tryComplete(ctx context.Context, batch []ending) ([]bool, error)
 	for i := range batch {
 		p.Completions = append(p.Completions, batch[i].Completion)
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaseMargin)
+	ctx, cancel := context.WithTimeout(ctx, driver.LeaseMargin)
 	defer cancel()
 	return r.store.Complete(ctx, p)
 }

@@ -9,11 +9,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-const (
-	// leaseMargin is how much longer than its send a lease holds: the time to record the outcome.
-	leaseMargin  = 5 * time.Second
-	storeTimeout = 10 * time.Second // for one statement
-)
+const storeTimeout = 10 * time.Second // for one statement
 
 // leaseWithinRate leases up to want messages, as far as the rate allows, and returns the delay
 // before the next lease.
@@ -63,7 +59,7 @@ func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased,
 	return r.store.Lease(ctx, &driver.LeaseParams{
 		Destination: r.dest.Name,
 		Limit:       n,
-		For:         r.dest.Timeout + leaseMargin,
+		For:         r.dest.Timeout + driver.LeaseMargin,
 		MaxAttempts: r.dest.Retry.Attempts,
 		Untried:     untried,
 		Skip:        r.refusals.resting(time.Now()),

@@ -57,7 +57,7 @@ func (r *relay) reserve(m *driver.Message) bool {
 }
 
 // LeaseFor returns how long the claim must lease the message.
-func (v *Reservation) LeaseFor() time.Duration { return v.relay.dest.Timeout + leaseMargin }
+func (v *Reservation) LeaseFor() time.Duration { return v.relay.dest.Timeout + driver.LeaseMargin }
 
 // Send sends the message, which is claimed and leased under token, or gives the lease back if that took too
 // long. It never blocks.

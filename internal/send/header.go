@@ -15,8 +15,6 @@ const (
 	headerID = "Webhook-Id"
 
 	userAgent = "hookonce"
-	// redacted replaces a shared credential in stored headers.
-	redacted = "<secret>"
 	// maxProvenance bounds an event's type in bytes. All our other headers are short.
 	maxProvenance = 1 << 10
 )
@@ -32,7 +30,7 @@ func header(msg *Message) http.Header {
 	out := make(http.Header, len(msg.Header)+12)
 	connection := connectionNames(msg.Header)
 	for name, values := range msg.Header {
-		if !forwarded(name, connection) || slices.Contains(values, redacted) {
+		if !forwarded(name, connection) || slices.Contains(values, headers.Secret) {
 			continue
 		}
 		name = http.CanonicalHeaderKey(name)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/hookonce/hookonce/internal/headers"
 )
 
 // hidden replaces secrets of a request in a text of its destination, which may quote them: many
@@ -50,7 +52,7 @@ func secretsOf(req *request) hidden {
 	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) }) // longest first: parts contain each other
 	var pairs []string
 	for _, s := range slices.Compact(all) {
-		pairs = append(pairs, s, redacted)
+		pairs = append(pairs, s, headers.Secret)
 	}
 	h := hidden{replace: strings.NewReplacer(pairs...)}
 	if len(all) > 0 {

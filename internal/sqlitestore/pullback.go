@@ -3,16 +3,12 @@ package sqlitestore
 import (
 	"cmp"
 	"context"
-	"time"
+	"strconv"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
 const opPullBack = "pulling due times back"
-
-// leaseEnd is when a lease ends whose end was too far ahead: the longest timeout of a destination.
-// Its holder may still be sending.
-const leaseEnd = time.Hour
 
 // The conditions share their arguments: ?1 the time, ?2 the farthest due time, ?3 how many rows, and
 // ?4 the source or destination. They read only the far end of an index.
@@ -27,21 +23,23 @@ const (
 	farRunning = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_running
 		WHERE state = 1 AND due_at > ?2 AND source = ?4 LIMIT ?3`
 
-	// 3605000000 is driver.LongestLease in microseconds.
-	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
-		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2
-			AND due_at > ?1 + CASE WHEN state = 1 THEN 3605000000 WHEN attempts > 0 THEN retry_in ELSE 0 END LIMIT ?3`
-
 	farArmed = ` FROM hookonce_armed_source WHERE source = ?4 AND armed_until > ?1 + armed_for LIMIT ?3`
 
 	// A running event gets a minute: its run may be about to begin.
 	pullEvents = `UPDATE hookonce_event_state
 		SET due_at = ?1 + CASE WHEN state = 1 THEN 60000000 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE id IN (SELECT id`
 
-	pullMessages = `UPDATE hookonce_message
-		SET due_at = ?1 + CASE WHEN state = 1 THEN ?5 WHEN attempts > 0 THEN retry_in ELSE 0 END WHERE number IN (SELECT number`
-
 	pullArmed = `UPDATE hookonce_armed_source SET armed_until = ?1 + armed_for WHERE source IN (SELECT source`
+)
+
+// A leased message gets the longest lease: its holder may still be sending.
+var (
+	messageWait = `CASE WHEN state = 1 THEN ` + strconv.FormatInt(driver.LongestLease.Microseconds(), 10) + ` WHEN attempts > 0 THEN retry_in ELSE 0 END`
+
+	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
+		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2 AND due_at > ?1 + ` + messageWait + ` LIMIT ?3`
+
+	pullMessages = `UPDATE hookonce_message SET due_at = ?1 + ` + messageWait + ` WHERE number IN (SELECT number`
 )
 
 // PullBack implements driver.Store. It waits for the writer only if there is something to change.
@@ -61,7 +59,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 		}
 	}
 	for _, destination := range p.Destinations {
-		n, err := s.pullBack(ctx, p, destination, farMessages, pullMessages+farMessages+`)`, leaseEnd.Microseconds())
+		n, err := s.pullBack(ctx, p, destination, farMessages, pullMessages+farMessages+`)`)
 		messages += n
 		if err != nil {
 			return events, messages, err
@@ -71,7 +69,7 @@ func (s *Store) PullBack(ctx context.Context, p *driver.PullBackParams) (events,
 }
 
 // pullBack changes the rows of a condition. It returns their number.
-func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, far, pull string, more ...any) (int, error) {
+func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, far, pull string) (int, error) {
 	now := clock(p.Now)
 	args := []any{now, now + cmp.Or(p.Ahead, driver.MaxAhead).Microseconds(), p.Limit, name}
 	var found int
@@ -83,7 +81,7 @@ func (s *Store) pullBack(ctx context.Context, p *driver.PullBackParams, name, fa
 	}
 	var changed int64
 	err := s.write(ctx, opPullBack, func(t *writeTx) error {
-		result, err := t.tx.ExecContext(t.inner, pull, append(args, more...)...)
+		result, err := t.tx.ExecContext(t.inner, pull, args...)
 		if err != nil {
 			return err
 		}

@@ -9,10 +9,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-)
 
-// Secret replaces the value of a header that carries a credential.
-const Secret = "<secret>"
+	"github.com/hookonce/hookonce/internal/headers"
+)
 
 // VisibleHeader returns the form of h that is stored and shown. It replaces the headers named in
 // hidden by "<secret>", and every header that contains one of secrets; see Secrets. Bytes that are
@@ -40,7 +39,7 @@ func visibleInstead(name string, values, hidden, secrets []string) []string {
 		return slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(v, s) })
 	}
 	if slices.ContainsFunc(hidden, func(s string) bool { return strings.EqualFold(s, name) }) || slices.ContainsFunc(values, repeats) {
-		return []string{Secret}
+		return []string{headers.Secret}
 	}
 	if !slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }) {
 		return nil

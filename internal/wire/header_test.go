@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/hookonce/hookonce/internal/headers"
 )
 
 func TestStoredHeader(t *testing.T) {
@@ -162,7 +164,7 @@ func TestVisibleHeaderLeavesItsArgument(t *testing.T) {
 func TestWordOfASecretHidesNothing(t *testing.T) {
 	t.Parallel()
 	h := http.Header{"Content-Type": {"application/json"}, "X-Key": {"my billing application"}}
-	if got := VisibleHeader(h, nil, Secrets(h, "", []string{"X-Key"}, "")); got.Get("Content-Type") == Secret || got.Get("X-Key") != Secret {
+	if got := VisibleHeader(h, nil, Secrets(h, "", []string{"X-Key"}, "")); got.Get("Content-Type") == headers.Secret || got.Get("X-Key") != headers.Secret {
 		t.Errorf("got %q", got)
 	}
 }

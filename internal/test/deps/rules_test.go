@@ -58,7 +58,7 @@ var rules = map[string]rule{
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver", "internal/platform"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/limit", "internal/problem", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/headers", "internal/limit", "internal/problem", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -89,7 +89,7 @@ var rules = map[string]rule{
 	"internal/pasted":  {within: []string{"provider"}, why: "it looks at a text"},
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/guard":   {why: "user code called safely, for every engine that calls some"},
-	"internal/wire":    {why: "stored forms of headers, bodies and errors, which every engine reads"},
+	"internal/wire":    {within: []string{"internal/headers"}, why: "stored forms of headers, bodies and errors, which every engine reads"},
 	"internal/stale": {
 		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
 		why:    "which version wins; handlers and messages ask it alike",
@@ -129,7 +129,7 @@ var rules = map[string]rule{
 	"cmd/hookonce/internal/config": {
 		within: []string{
 			".", "provider", "verify", "internal/locate", "cmd/hookonce/internal/route", "internal/limit", "internal/send", "internal/settingfile",
-			"internal/say", "internal/shown", "hookmigrate", "sendnats", "sendamqp", "sendkafka", "internal/defaults",
+			"internal/say", "internal/shown", "hookmigrate", "sendnats", "sendamqp", "sendkafka", "internal/defaults", "driver",
 		},
 		modules: []string{"github.com/goccy/go-yaml"},
 		why:     "settings become the library's own Config and the name of a schema, and nothing else",
@@ -184,7 +184,7 @@ var rules = map[string]rule{
 	},
 	"cmd/hookonce/internal/cli": {
 		within: []string{
-			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
+			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "internal/headers", "cmd/hookonce/internal/adminclient", "cmd/hookonce/internal/app",
 			"cmd/hookonce/internal/bench",
 			"cmd/hookonce/internal/build",
 			"cmd/hookonce/internal/config",

@@ -30,6 +30,9 @@ func TestNewEngineRefusesFaults(t *testing.T) {
 		cfg  *hookonce.Config
 		want string // in the error
 	}{
+		{"a message leased for longer than any", &hookonce.Config{Destinations: []hookonce.Destination{
+			{Name: "app", URL: "http://localhost/x", AllowPrivate: true, Timeout: 2 * time.Hour},
+		}}, "destinations.app.timeout: it must not be longer than 1h"},
 		{"source name", gh(func(s *hookonce.Source) { s.Name = "Git Hub" }), "name must begin"},
 		{"unknown provider", gh(func(s *hookonce.Source) { s.Provider = "githib" }), "github"},
 		{"unknown scheme", gh(func(s *hookonce.Source) { s.Scheme = "md5" }), "sha256"},

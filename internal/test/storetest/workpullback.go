@@ -63,7 +63,7 @@ func pullBackSmall[T any](w *bench[T]) {
 	}
 	same(w, "due time of the message that was never tried", t0, w.event("stripe", "late").Messages[0].DueAt)
 	w.dueFrom(t0.Add(3*time.Hour), "tried")
-	if got := w.leaseOne(t0.Add(time.Hour), "to-leased"); !got.Expired {
+	if got := w.leaseOne(t0.Add(driver.LongestLease), "to-leased"); !got.Expired {
 		w.Errorf("leased %+v, want an expired lease", got)
 	}
 }
@@ -186,10 +186,10 @@ func pullBackMessages[T any](w *bench[T]) {
 	}
 	same(w, "due times", want, got)
 	same(w, "due time of a message that was claimed then", now, w.event("stripe", "evt_2").Messages[0].DueAt)
-	if got := w.lease(now.Add(time.Hour-time.Microsecond), "to-leased", 1); len(got) > 0 {
-		w.Errorf("leased %+v again, want its lease to hold for an hour", got)
+	if got := w.lease(now.Add(driver.LongestLease-time.Microsecond), "to-leased", 1); len(got) > 0 {
+		w.Errorf("leased %+v again, want its lease to hold as long as a lease may", got)
 	}
-	if got := w.leaseOne(now.Add(time.Hour), "to-leased"); !got.Expired {
+	if got := w.leaseOne(now.Add(driver.LongestLease), "to-leased"); !got.Expired {
 		w.Errorf("leased %+v, want an expired lease", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/send"
@@ -131,7 +132,7 @@ func (l *listener) fill(c *copied, r *storedRequest, event *hookadmin.EventDetai
 		return l.sign(c, r.body)
 	}
 	if len(r.hidden) > 0 {
-		l.note("source %s: the gateway stores %s as %s, so copies lack it; --secret sets it", c.Source, strings.Join(r.hidden, ", "), secretMark)
+		l.note("source %s: the gateway stores %s as %s, so copies lack it; --secret sets it", c.Source, strings.Join(r.hidden, ", "), headers.Secret)
 	}
 	if l.batched(c.Source) {
 		l.note("source %s: a copy is one item of a batch, so the signature of the batch does not fit it; --secret sends batches of one, signed", c.Source)

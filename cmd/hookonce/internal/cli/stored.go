@@ -11,11 +11,9 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/sample"
 )
-
-// secretMark replaces the credentials in stored headers.
-const secretMark = "<secret>"
 
 // storedRequest is the request of a stored event, as it is sent again.
 type storedRequest struct {
@@ -49,7 +47,7 @@ func newStoredRequest(event *hookadmin.EventDetail) (*storedRequest, error) {
 	for _, name := range sortedNames(event.Headers) {
 		values := event.Headers[name]
 		switch {
-		case slices.Contains(values, secretMark):
+		case slices.Contains(values, headers.Secret):
 			r.hidden = append(r.hidden, name)
 		case slices.Contains(leftOut, name) || slices.Contains(named, name) || hasPrefix(name, leftOutPrefixes):
 		default:

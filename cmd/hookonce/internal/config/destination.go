@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/settingfile"
 	"github.com/hookonce/hookonce/provider"
@@ -16,10 +16,8 @@ import (
 	"github.com/hookonce/hookonce/sendnats"
 )
 
-// Limits of a destination's settings. A message stays leased for the timeout, so a long timeout
-// would hold the messages of a dead process.
+// Limits of a destination's settings.
 const (
-	maxTimeout     = time.Hour
 	maxAttempts    = 1000
 	maxConcurrency = 10_000
 	maxRetryDelay  = 30 * day
@@ -33,7 +31,7 @@ func (r *routeReader) destination(name string, at *node, m mapping) hookonce.Des
 	retry := r.mapping(m.get("retry"), "attempts", "first", "max", "on_dead")
 	d := hookonce.Destination{
 		Name:        name,
-		Timeout:     r.duration(m.get("timeout"), 1, maxTimeout),
+		Timeout:     r.duration(m.get("timeout"), 1, driver.LongestTimeout),
 		Concurrency: r.count(m.get("concurrency"), 1, maxConcurrency),
 		Rate:        r.rate(m.get("rate")),
 		Retry: hookonce.Retry{
