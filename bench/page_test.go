@@ -26,7 +26,7 @@ var usersPage = filepath.Join(report.Docs(1), "performance.md")
 
 // alternatives are the baselines that do the work without hookonce. The others are hookonce under another load.
 var alternatives = []string{
-	"bare handler", "per request", "per request on SQLite", "FastAPI", "net/http client", "River in the transaction", "River after it", "by hand",
+	"bare handler", "per request", "per request on SQLite", "FastAPI", "net/http client", "River in the transaction", "River after it", "DBOS in the transaction", "by hand",
 }
 
 // writePages writes the results into both pages. Without whole, some rows were left out by -run: their lines stay, if

@@ -34,27 +34,29 @@ const (
 	countFinished = "SELECT count(*) FROM hookonce.event_state WHERE state = 2"
 )
 
-// handlers compares handlers of one INSERT each with River. The events and the jobs are in their
+// handlers compares handlers of one INSERT each with River and DBOS. The events, the jobs and the workflows are in their
 // tables before the clock starts.
 func handlers(t *testing.T, s *scale) *comparison {
 	server := newServer(t)
 	c := &comparison{unit: "events/s", rows: []row{
 		{what: "exactly-once handlers, against River that completes in the transaction", subject: "hookonce", baseline: "River in the transaction", want: 9},
 		{what: "exactly-once handlers, against River as it is usually used (at least once)", subject: "hookonce", baseline: "River after it", want: 2.5},
+		{what: "exactly-once handlers, against DBOS Transact in the user's transaction", subject: "hookonce", baseline: "DBOS in the transaction", want: 5},
 	}}
 	inDatabase := func(measure func(t testing.TB, dsn string) float64) func(testing.TB) float64 {
 		return func(t testing.TB) float64 { return onNewDatabase(t, server, measure) }
 	}
-	river := buildRiver(t)
-	with := func(mode string) func(testing.TB) float64 {
+	river, dbos := buildModule(t, "river"), buildModule(t, "dbos")
+	with := func(program string, more ...string) func(testing.TB) float64 {
 		return inDatabase(func(t testing.TB, dsn string) float64 {
-			return eventsPerSecond(t, exec.Command(river, "-database", dsn, "-jobs", fmt.Sprint(s.events), "-mode", mode))
+			return eventsPerSecond(t, exec.Command(program, append([]string{"-database", dsn, "-jobs", fmt.Sprint(s.events)}, more...)...))
 		})
 	}
 	c.contestants = []contestant{
 		{"hookonce", inDatabase(func(t testing.TB, dsn string) float64 { return workOff(t, dsn, s.events) })},
-		{"River in the transaction", with("tx")},
-		{"River after it", with("after")},
+		{"River in the transaction", with(river, "-mode", "tx")},
+		{"River after it", with(river, "-mode", "after")},
+		{"DBOS in the transaction", with(dbos)},
 	}
 	return c
 }
@@ -252,14 +254,14 @@ func runToEnd(t testing.TB, cmd *exec.Cmd) []byte {
 	return out
 }
 
-// buildRiver builds the River baseline, which is a module of its own.
-func buildRiver(t testing.TB) string {
+// buildModule builds a baseline that is a module of its own.
+func buildModule(t testing.TB, folder string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "river")
+	binary := filepath.Join(t.TempDir(), folder)
 	cmd := exec.Command("go", "build", "-o", binary, ".")
-	cmd.Dir = "river"
+	cmd.Dir = folder
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building bench/river: %v\n%s", err, out)
+		t.Fatalf("building bench/%s: %v\n%s", folder, err, out)
 	}
 	return binary
 }

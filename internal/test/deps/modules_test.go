@@ -11,7 +11,7 @@ import (
 // have, so a new one needs a reason.
 var (
 	modules = []string{
-		"bench/river/go.mod", "examples/behind/go/go.mod", "go.mod", "internal/release/go.mod", "internal/test/acme/go.mod",
+		"bench/dbos/go.mod", "bench/river/go.mod", "examples/behind/go/go.mod", "go.mod", "internal/release/go.mod", "internal/test/acme/go.mod",
 		"internal/test/browser/go.mod", "internal/test/sdk/go.mod",
 	}
 	projects = []string{
