@@ -83,7 +83,7 @@ var plants = []struct {
 	{
 		"each attempt has a key of its own",
 		[]edit{{"internal/send/header.go", "ours.set(out, headerID, msg.ID)", "ours.set(out, headerID, msg.ID+strconv.Itoa(msg.Attempt))"}},
-		"internal/test/e2e", "TestEveryRetryBearsTheSameKey/sqlite", "",
+		"internal/test/inbox", "TestRetriesKeepTheKey", "", // a program that a test builds has no planted fault
 	},
 	{
 		"credentials are stored",
