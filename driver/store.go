@@ -212,8 +212,8 @@ type Store interface {
 
 	// PullBack makes work due that a step of the database's clock left due too far ahead: farther
 	// than p.Ahead, and farther than the wait that its last failed attempt set. That wait begins
-	// again; without a failed attempt the work is due at once. A lease that ends later than LongestLease ends within an hour. A source
-	// is armed for at most the time that Arm was given, from now on. PullBack
+	// again; without a failed attempt the work is due at once. A lease that ends later than LongestLease
+	// from now ends then. A source is armed for at most the time that Arm was given, from now on. PullBack
 	// returns the numbers of events and messages, at most p.Limit of each for each name.
 	PullBack(ctx context.Context, p *PullBackParams) (events, messages int, err error)
 

@@ -51,8 +51,7 @@ var columns = []column{
 
 // TestProofPage runs the trials and plants the faults one after another, and writes docs/proof.md.
 func TestProofPage(t *testing.T) {
-	events := pageEvents(t)
-	if events == 0 {
+	if pageEvents(t) == 0 {
 		t.Skipf("%s=N runs this test: it writes docs/proof.md (make proof)", pageVariable)
 	}
 	group.NeedLong(t)
