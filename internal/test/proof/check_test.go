@@ -302,12 +302,13 @@ func (tr *trial) foundFigures(f *found) []figure {
 			}
 		}
 	}
-	refused := figure{"changes of rows that the database refused", 0, false}
-	if tr.db.variant != withSQLite {
-		refused.n, refused.must = tr.db.number(tr.t, "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hookonce.refusals"), true
+	refusals := "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM hookonce.refusals"
+	if tr.db.variant == withSQLite { // those that cost an attempt
+		refusals = `SELECT count(*) FROM (SELECT error FROM hookonce_event_attempt UNION ALL SELECT error FROM hookonce_attempt)
+			WHERE error LIKE '%refusal%'`
 	}
 	return []figure{
-		refused,
+		{"changes of rows that the database refused", tr.db.number(tr.t, refusals), true},
 		{"calls of the handler", runs, true},
 		{"calls for events that fail twice", ran[failTwice], true},
 		{"calls for events that always panic", ran[panicAlways], true},

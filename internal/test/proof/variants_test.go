@@ -116,6 +116,7 @@ func newDatabaseOn(t testing.TB, variant, address string) *database {
 		migrate(t, store)
 		db := &database{variant, address, openSession(t, "sqlite", "file:"+address+"?_pragma=busy_timeout(10000)")}
 		db.exec(t, createEffects)
+		db.exec(t, refuseOnSQLite)
 		return db
 	}
 	pool, err := pgxpool.New(t.Context(), address)
@@ -147,6 +148,14 @@ CREATE TRIGGER refuse_some BEFORE UPDATE ON hookonce.event_state
 	FOR EACH ROW WHEN (NEW.state = 2 AND OLD.attempts = 0) EXECUTE FUNCTION hookonce.refuse_some();
 CREATE TRIGGER refuse_some BEFORE UPDATE ON hookonce.message
 	FOR EACH ROW WHEN (NEW.state = 1 AND OLD.attempts = 0 OR NEW.state = 2 AND OLD.attempts = 1) EXECUTE FUNCTION hookonce.refuse_some();`
+
+// refuseOnSQLite refuses the same changes by chance. An undone statement counts nothing here.
+const refuseOnSQLite = `
+CREATE TRIGGER refuse_done BEFORE UPDATE ON hookonce_event_state
+	WHEN NEW.state = 2 AND OLD.attempts = 0 AND random() % 20 = 0 BEGIN SELECT RAISE(ABORT, 'refusal'); END;
+CREATE TRIGGER refuse_message BEFORE UPDATE ON hookonce_message
+	WHEN (NEW.state = 1 AND OLD.attempts = 0 OR NEW.state = 2 AND OLD.attempts = 1) AND random() % 20 = 0
+	BEGIN SELECT RAISE(ABORT, 'refusal'); END;`
 
 // createDatabase creates a database on the tests' server, and returns its DSN.
 func createDatabase(t testing.TB) string {
