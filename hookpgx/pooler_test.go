@@ -153,6 +153,9 @@ func poolerWork(t *testing.T) {
 		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
 			worldOf(d).drop(t, table, key)
 		},
+		Refuse: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) (allow func()) {
+			return worldOf(d).refuse(t, table, key)
+		},
 		Transport: true,
 	})
 }

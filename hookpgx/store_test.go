@@ -71,10 +71,9 @@ func queuedFeatures(worldOf func(driver.Store) *world) storetest.Features {
 			w := worldOf(s)
 			w.drop(t, table, key)
 		},
-		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) (allow func()) {
 			t.Helper()
-			trigger, _ := storetest.RefuseRow(table, key)
-			worldOf(s).exec(t, trigger)
+			return worldOf(s).refuse(t, table, key)
 		},
 	}
 }
@@ -108,6 +107,14 @@ func (w *world) exec(t testing.TB, sql string, args ...any) {
 	if _, err := w.pool.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", w.schema), args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// refuse begins a refusal. allow ends it.
+func (w *world) refuse(t testing.TB, table string, key driver.Key) (allow func()) {
+	t.Helper()
+	refusal, _ := storetest.RefuseRow(table, key)
+	w.exec(t, refusal.Begin)
+	return func() { w.exec(t, refusal.End) }
 }
 
 // plainClaims stores how often each idle session of the receiving pool has run a plain statement. It passes over broken

@@ -67,6 +67,9 @@ func TestWork(t *testing.T) {
 		Drop: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) {
 			worldOf(d).drop(t, table, key)
 		},
+		Refuse: func(t *testing.T, d driver.Driver[pgx.Tx], table string, key driver.Key) (allow func()) {
+			return worldOf(d).refuse(t, table, key)
+		},
 	})
 }
 

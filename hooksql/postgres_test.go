@@ -58,11 +58,10 @@ func exercisePostgres(t *testing.T, open func(t testing.TB) *postgresWorld) {
 			trigger, _ := storetest.DropRow(table, key)
 			w.(*postgresWorld).exec(t, trigger)
 		},
-		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) (allow func()) {
 			t.Helper()
 			w, _ := worlds.Load(s)
-			trigger, _ := storetest.RefuseRow(table, key)
-			w.(*postgresWorld).exec(t, trigger)
+			return w.(*postgresWorld).refuse(t, table, key)
 		},
 		Transport: true,
 	})
@@ -158,6 +157,14 @@ func (w *postgresWorld) exec(t testing.TB, text string, args ...any) {
 	if _, err := w.db.ExecContext(t.Context(), w.sql(text), args...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// refuse begins a refusal. allow ends it.
+func (w *postgresWorld) refuse(t testing.TB, table string, key driver.Key) (allow func()) {
+	t.Helper()
+	refusal, _ := storetest.RefuseRow(table, key)
+	w.exec(t, refusal.Begin)
+	return func() { w.exec(t, refusal.End) }
 }
 
 // number reads one number without the store.

@@ -80,6 +80,9 @@ func postgresHarness(reach func(t testing.TB, dsn, schema string) string) storet
 			trigger, _ := storetest.DropRow(table, key)
 			worldOf(d).exec(t, trigger)
 		},
+		Refuse: func(t *testing.T, d driver.Driver[*sql.Tx], table string, key driver.Key) (allow func()) {
+			return worldOf(d).refuse(t, table, key)
+		},
 	}
 }
 

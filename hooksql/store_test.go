@@ -54,9 +54,10 @@ func TestConformance(t *testing.T) {
 			_, trigger := storetest.DropRow(table, key)
 			execPlain(t, files.get(s), trigger)
 		},
-		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) {
-			_, trigger := storetest.RefuseRow(table, key)
-			execPlain(t, files.get(s), trigger)
+		Refuse: func(t *testing.T, s driver.Store, table string, key driver.Key) (allow func()) {
+			_, refusal := storetest.RefuseRow(table, key)
+			execPlain(t, files.get(s), refusal.Begin)
+			return func() { execPlain(t, files.get(s), refusal.End) }
 		},
 	})
 }

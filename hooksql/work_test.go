@@ -54,6 +54,11 @@ func workHarness() storetest.Harness[*sql.Tx] {
 			_, trigger := storetest.DropRow(table, key)
 			files.of(d).exec(t, trigger)
 		},
+		Refuse: func(t *testing.T, d driver.Driver[*sql.Tx], table string, key driver.Key) (allow func()) {
+			_, refusal := storetest.RefuseRow(table, key)
+			files.of(d).exec(t, refusal.Begin)
+			return func() { files.of(d).exec(t, refusal.End) }
+		},
 		NextTells:             true,
 		SwallowedErrorCommits: true,
 	}

@@ -78,8 +78,8 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		}
 		all.Messages, all.Buried = leased.Messages, append(all.Buried, leased.Buried...)
 		all.Refused, all.More = append(all.Refused, leased.Refused...), leased.More
-		// If all due messages had used up their attempts, there may be more.
-		if len(leased.Messages) > 0 || len(leased.Buried) == 0 {
+		// If all due messages had used up their attempts, there may be more. A refused one would be named again.
+		if len(leased.Messages) > 0 || len(leased.Buried) == 0 || len(leased.Refused) > 0 {
 			break
 		}
 	}

@@ -98,8 +98,8 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		leased.Messages = round.Messages
 		leased.Buried = append(leased.Buried, round.Buried...)
 		leased.Refused = append(leased.Refused, round.Refused...)
-		// If all due messages had used up their attempts, there may be more.
-		if len(round.Messages) > 0 || len(round.Buried) == 0 {
+		// If all due messages had used up their attempts, there may be more. A refused one would be named again.
+		if len(round.Messages) > 0 || len(round.Buried) == 0 || len(round.Refused) > 0 {
 			break
 		}
 	}
@@ -135,13 +135,19 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 	return leased, nil
 }
 
-// leaseOne leases or buries m.
+// leaseOne leases or buries m. After an error it has changed nothing.
 func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
-	if m.Expired { // first, because it alone changes nothing for the message
-		if err := t.recordLost(&m.Message, buried); err != nil {
-			return err
-		}
+	if m.Expired {
+		return t.both(
+			func() error { return t.recordLost(&m.Message, buried) },
+			func() error { return t.leaseRow(m, buried, until) },
+		)
 	}
+	return t.leaseRow(m, buried, until)
+}
+
+// leaseRow is leaseOne for the row of the message.
+func (t *writeTx) leaseRow(m *dueMessage, buried bool, until int64) (err error) {
 	if buried {
 		_, err = t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number)
 		return err
@@ -149,6 +155,23 @@ func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) 
 	m.Token, m.Attempt = m.Token+1, m.Attempt+1
 	_, err = t.exec(takeLease, m.Token, m.Attempt, until, m.number)
 	return err
+}
+
+// both runs two changes. If the second fails, the first is undone.
+func (t *writeTx) both(first, second func() error) error {
+	if _, err := t.exec("SAVEPOINT hookonce_both"); err != nil {
+		return err
+	}
+	err := first()
+	if err == nil {
+		err = second()
+	}
+	end := "RELEASE hookonce_both"
+	if err != nil {
+		end = "ROLLBACK TO hookonce_both; RELEASE hookonce_both"
+	}
+	_, endErr := t.exec(end)
+	return errors.Join(err, endErr)
 }
 
 // recordLost records the attempt m.Attempt, whose lease ran out.

@@ -26,19 +26,28 @@ CREATE TRIGGER drop_%[1]s BEFORE INSERT ON {schema}.%[1]s
 	return postgres, sqlite
 }
 
-// RefuseRow returns SQL that creates a trigger on the table event or message. The trigger refuses the new row of one event,
-// or changes of its messages, as a rule of the database's owner may. {schema} stands for the PostgreSQL schema.
-func RefuseRow(table string, key driver.Key) (postgres, sqlite string) {
-	column, when := "key", "INSERT"
-	if table == "message" {
+// Refusal is the SQL for a trigger that refuses the change of a row, as a rule of the database's owner may, and the SQL that
+// ends it.
+type Refusal struct{ Begin, End string }
+
+// RefuseRow returns the refusal of one event's rows. In the table event it refuses a new row, in message each change, and
+// in event_state that the event becomes done. {schema} stands for the PostgreSQL schema.
+func RefuseRow(table string, key driver.Key) (postgres, sqlite Refusal) {
+	column, when, only := "key", "INSERT", ""
+	switch table {
+	case "message":
 		column, when = "event_key", "UPDATE"
+	case "event_state":
+		when, only = "UPDATE", "NEW.state = 2 AND "
 	}
-	postgres = fmt.Sprintf(`
+	postgres.Begin = fmt.Sprintf(`
 CREATE FUNCTION {schema}.refuse_%[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
 CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON {schema}.%[1]s
-	FOR EACH ROW WHEN (NEW.%[3]s = '\x%[4]x'::bytea) EXECUTE FUNCTION {schema}.refuse_%[1]s();`, table, when, column, key)
-	sqlite = fmt.Sprintf(`CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON hookonce_%[1]s WHEN NEW.%[3]s = x'%[4]x'
-		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, table, when, column, key)
+	FOR EACH ROW WHEN (%[5]sNEW.%[3]s = '\x%[4]x'::bytea) EXECUTE FUNCTION {schema}.refuse_%[1]s();`, table, when, column, key, only)
+	postgres.End = fmt.Sprintf("DROP FUNCTION {schema}.refuse_%s() CASCADE", table)
+	sqlite.Begin = fmt.Sprintf(`CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON hookonce_%[1]s WHEN %[5]sNEW.%[3]s = x'%[4]x'
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, table, when, column, key, only)
+	sqlite.End = "DROP TRIGGER refuse_" + table
 	return postgres, sqlite
 }
 

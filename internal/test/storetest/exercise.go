@@ -27,8 +27,8 @@ type Features struct {
 	Damage func(t *testing.T, s driver.Store, key driver.Key, how Damage)
 	// Drop creates a trigger with the SQL of DropRow.
 	Drop func(t *testing.T, s driver.Store, table string, key driver.Key)
-	// Refuse creates a trigger with the SQL of RefuseRow.
-	Refuse func(t *testing.T, s driver.Store, table string, key driver.Key)
+	// Refuse begins a refusal of RefuseRow. allow ends it.
+	Refuse func(t *testing.T, s driver.Store, table string, key driver.Key) (allow func())
 
 	// Transport tells that the store runs all cases elsewhere, and only its way to the database is new, such as a pooler. Then
 	// only the cases run that the way may break, and all cases in a long run.

@@ -41,6 +41,8 @@ type Harness[T any] struct {
 
 	// Drop creates a trigger with the SQL of DropRow.
 	Drop func(t *testing.T, d driver.Driver[T], table string, key driver.Key)
+	// Refuse begins a refusal of RefuseRow. allow ends it.
+	Refuse func(t *testing.T, d driver.Driver[T], table string, key driver.Key) (allow func())
 
 	// NextTells reports whether the store records Run.Next, so that a sweep can tell the events of a
 	// batch apart whose handler committed by itself.

@@ -21,7 +21,7 @@ const (
 var workThings = []string{
 	"batch", "alone", "nothing", "by key", "done", "retry", "failed", "stale", "released", "abandoned", "settled", "interrupted",
 	"interrupted batch", "swept", "swept alone", "swept dead", "late settle", "reserved", "recorded", "replayed", "letter replayed",
-	"reopened", "discarded", "duplicate", "failed in a batch",
+	"reopened", "discarded", "duplicate", "failed in a batch", "done refused",
 }
 
 func workModelCases[T any]() []workCase[T] {
@@ -132,6 +132,7 @@ func workModelRandomSteps[T any](b *bench[T]) {
 	steps := []func() string{
 		w.stepClaim, w.stepClaim, w.stepTake, w.stepTake, w.stepTake, w.stepTake, w.stepTake, w.stepByKey, w.stepSweep,
 		w.stepReplay, w.stepLetter, w.stepReopen, w.stepReserve, w.stepLateSettle, w.stepTime,
+		w.stepDoneRefused,
 	}
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(workThings), func(thing string) bool { return w.seen[thing] })

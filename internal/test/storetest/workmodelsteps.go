@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,6 +147,46 @@ func (w *workWorld[T]) end(run driver.Run[T]) string {
 	w.finish(w.now, run, results...)
 	w.recordOf(run, results...)
 	return "finished " + text
+}
+
+// stepDoneRefused takes events while the database refuses the done mark of one. Nothing of their run is committed; then it
+// ends as the engine ends it: a batch is given back, and the event alone has failed.
+func (w *workWorld[T]) stepDoneRefused() string {
+	one := w.pick(func(e *queuedModel) bool { return e.state == driver.StatePending && !e.dueAt.After(w.now) })
+	if one == nil {
+		return "no done mark to refuse"
+	}
+	allow := w.h.Refuse(w.T, w.d, "event_state", one.claim.Key)
+	defer allow()
+	p := w.takeParams(w.now, 1+w.rand.IntN(4), one.tried())
+	p.Source, p.Retry = one.claim.Source, retry(workModelAttempts)
+	run := w.takeFrom(w.either(), p, slices.DeleteFunc(slices.Clone(w.events), func(e *queuedModel) bool {
+		return e.state != driver.StatePending || e.dueAt.After(w.now) || e.claim.Source != p.Source || e.tried() != p.Tried
+	}))
+	w.effect(run)
+	var results []driver.WorkResult
+	for _, e := range run.Events() {
+		results = append(results, succeeded(&e))
+	}
+	if !slices.Contains(eventIDs(run.Events()), one.claim.EventID) {
+		w.abandon(run)
+		w.recordOf(run)
+		return "no refused done mark among " + strings.Join(eventIDs(run.Events()), " ")
+	}
+	err := run.Finish(w.Context(), &driver.FinishParams{Results: results, Now: w.now})
+	if !errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrCommitUnknown) {
+		w.Fatalf("Finish while the database refuses a done mark: %v, want %v", err, driver.ErrBadRow)
+	}
+	w.seen["done refused"] = true
+	if len(results) > 1 {
+		w.abandon(run)
+		w.recordOf(run)
+		return "refused done mark in a batch"
+	}
+	failure := failed(&run.Events()[0])
+	w.settle(w.now, run, failure)
+	w.recordOf(run, failure)
+	return "refused done mark"
 }
 
 // recordOf records the results of a run in the model.
