@@ -277,8 +277,8 @@ func (in *Engine) wakeAll() {
 // Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more
 // work, finishes the work in progress or gives it back, and returns nil. It does not stop deliveries: call
 // Drain first. If the schema is not this program's (driver.ErrSchema), or the database could lose
-// acknowledged events (an UnsafeError), Run returns at once and may be called again. Any other second call
-// is an error.
+// acknowledged events (an UnsafeError) or lacks what hookonce needs (a *driver.ServerError), Run returns at
+// once and may be called again. Any other second call is an error.
 func (in *Engine) Run(ctx context.Context) error {
 	if in.ran.Swap(true) {
 		return errors.New("hookonce: Run was called before: make a new Inbox")
@@ -325,7 +325,8 @@ var errDraining = errors.New("hookonce: draining")
 
 // Ready returns nil when deliveries can be claimed: the database answers, has the schema of this
 // program and loses no confirmed commit, its clock and this machine's differ by less than half of the
-// smallest tolerance of the sources, the latest claims did not all fail, and Drain was not called.
+// smallest tolerance of the sources, a test claim succeeded on this server, the latest claims did
+// not all fail, and Drain was not called.
 func (in *Engine) Ready(ctx context.Context) error {
 	if in.draining.Load() {
 		return errDraining

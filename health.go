@@ -16,7 +16,7 @@ import (
 )
 
 // health knows whether deliveries can be made durable: whether claims succeed on this schema, the clocks
-// agree, and the database loses no commit.
+// agree, and the database loses no commit and does what hookonce relies on.
 type health struct {
 	store      driver.Store
 	log        *slog.Logger
@@ -30,7 +30,7 @@ type health struct {
 
 func newHealth(store driver.Store, log *slog.Logger, allowed []string, answered503 func() int64) *health {
 	out := &outage{answered: answered503}
-	return &health{store: store, log: log, allowed: allowed, clock: newClockKeeper(store), claiming: newClaimHealth(store, out), outage: out}
+	return &health{store: store, log: log, allowed: allowed, clock: newClockKeeper(store), claiming: newClaimHealth(store, log, out), outage: out}
 }
 
 // check returns nil when deliveries can be claimed. maxSkew is the largest skew of this machine's clock; 0
@@ -44,6 +44,17 @@ func (h *health) check(ctx context.Context, maxSkew time.Duration) error {
 }
 
 func (h *health) look(ctx context.Context, maxSkew time.Duration) error {
+	if err := h.questions(ctx, maxSkew); err != nil {
+		if errors.Is(err, driver.ErrUnavailable) {
+			h.claiming.forget()
+		}
+		return err
+	}
+	return h.claiming.check(ctx)
+}
+
+// questions looks at all that the database answers without a write.
+func (h *health) questions(ctx context.Context, maxSkew time.Duration) error {
 	if err := h.checkSchema(ctx); err != nil {
 		return err
 	}
@@ -54,10 +65,7 @@ func (h *health) look(ctx context.Context, maxSkew time.Duration) error {
 	if err == nil && maxSkew > 0 && skew.Abs() > maxSkew {
 		err = fmt.Errorf("hookonce: this machine's clock differs from the database's by %s: set both by NTP", skew.Round(time.Millisecond))
 	}
-	if err != nil {
-		return err
-	}
-	return h.claiming.check(ctx)
+	return err
 }
 
 // skew compares this machine's clock with the database's.
@@ -250,49 +258,6 @@ func (c *clockKeeper) isOff(ctx context.Context, tolerance time.Duration) bool {
 	return c.again.do(ctx, c.read) != nil || c.skew().Abs() > tolerance/2
 }
 
-// maxFailedClaims is the number of claims that may fail one after the other while the engine stays
-// ready.
-const maxFailedClaims = 5
-
-// claimHealth knows whether claims succeed. A database may answer questions and still refuse every
-// write, for example because its disk is full.
-type claimHealth struct {
-	store  driver.Store
-	failed *atomic.Int64 // claims, since the last success
-	probe  *once
-	outage *outage
-}
-
-func newClaimHealth(store driver.Store, out *outage) claimHealth {
-	return claimHealth{store: store, failed: new(atomic.Int64), probe: new(once), outage: out}
-}
-
-// note records the outcome of one claim, of any number of events.
-func (h *claimHealth) note(err error) {
-	switch {
-	case err == nil:
-		h.failed.Store(0)
-		h.outage.note(true)
-	case !driver.FaultOfRows(err):
-		h.failed.Add(1)
-		h.outage.note(false)
-	}
-}
-
-// check returns an error after maxFailedClaims failures in a row, until a claim succeeds. A load
-// balancer may send no deliveries meanwhile, so check then makes a claim of its own, at most once in
-// probeInterval.
-func (h *claimHealth) check(ctx context.Context) error {
-	if h.failed.Load() < maxFailedClaims {
-		return nil
-	}
-	if err := h.probe.do(ctx, h.store.ProbeClaim); err != nil {
-		return fmt.Errorf("hookonce: the latest claims failed, and so does a test: %w", err)
-	}
-	h.failed.Store(0)
-	return nil
-}
-
 // outage knows since when deliveries cannot be claimed, and how many were answered 503 meanwhile. Every claim notes its
 // outcome here, so there is no lock.
 type outage struct {
@@ -346,14 +311,6 @@ func (e *UnsafeError) Error() string {
 type durability struct {
 	refused  atomic.Pointer[UnsafeError] // nil: nothing weak was seen that is not allowed
 	accepted atomic.Pointer[[]driver.Weakness]
-}
-
-// refusal returns an error if deliveries must be refused.
-func (d *durability) refusal() error {
-	if refused := d.refused.Load(); refused != nil {
-		return refused
-	}
-	return nil
 }
 
 // weaknesses implements operate.Engine.Weaknesses.
@@ -412,8 +369,19 @@ func (h *health) watchDurability(ctx context.Context) error {
 	return err
 }
 
-// startSafely returns an error if Run must not start: it matches driver.ErrSchema, or is an UnsafeError. A
-// database that does not answer is looked at again later.
+// refusal returns an error if deliveries must be refused.
+func (h *health) refusal() error {
+	if refused := h.durability.refused.Load(); refused != nil {
+		return refused
+	}
+	if lack := h.claiming.lack.Load(); lack != nil {
+		return lack
+	}
+	return nil
+}
+
+// startSafely returns an error if Run must not start: it matches driver.ErrSchema, or is an UnsafeError or a
+// *driver.ServerError. A database that does not answer is looked at again later.
 func (h *health) startSafely(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, durabilityTimeout)
 	defer cancel()
@@ -425,6 +393,12 @@ func (h *health) startSafely(ctx context.Context) error {
 	if _, unsafe := errors.AsType[*UnsafeError](err); unsafe {
 		return err
 	}
-	maintained(ctx, h.log, "reading the database's durability settings", err)
+	if err == nil {
+		err = h.claiming.check(ctx)
+	}
+	if lack, ok := errors.AsType[*driver.ServerError](err); ok {
+		return fmt.Errorf("hookonce: %w", lack)
+	}
+	maintained(ctx, h.log, "testing the database", err)
 	return nil
 }

@@ -100,7 +100,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if q.Handled && !src.works(in.handled) {
 		return nil, operate.ErrHandledElsewhere
 	}
-	if err := in.health.durability.refusal(); err != nil {
+	if err := in.health.refusal(); err != nil {
 		return nil, err
 	}
 	d, err := src.stored(q)

@@ -179,8 +179,8 @@ func (in *Engine) checkLimits(src *source, r *http.Request) *answer {
 	if in.claims.Full(src.Name) {
 		return unavailable("the queue is full", nil)
 	}
-	if err := in.health.durability.refusal(); err != nil {
-		return unavailable("the database may lose acknowledged events", err)
+	if err := in.health.refusal(); err != nil {
+		return unavailable("the database is refused", err)
 	}
 	return nil
 }

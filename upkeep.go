@@ -61,6 +61,7 @@ func (in *Engine) maintain(ctx context.Context) {
 		case <-clock.C:
 			maintainStep(ctx, in.log, "reading the database's clock", in.health.clock.read)
 			maintainStep(ctx, in.log, "reading the database's durability settings", in.health.watchDurability)
+			maintainStep(ctx, in.log, "testing the database", in.health.claiming.watch)
 		}
 	}
 }

@@ -187,7 +187,7 @@ func TestUpkeepWatchesDurability(t *testing.T) {
 		if err := h.watchDurability(t.Context()); !errors.Is(err, tt.err) {
 			t.Errorf("%s: error %v, want %v", tt.name, err, tt.err)
 		}
-		if err := h.durability.refusal(); (err != nil) != tt.unsafe {
+		if err := h.refusal(); (err != nil) != tt.unsafe {
 			t.Errorf("%s: deliveries are refused for %v, want %t", tt.name, err, tt.unsafe)
 		}
 	}

@@ -41,6 +41,9 @@ var (
 	// ErrReadOnly means that a server answered that it accepts no writes. It matches ErrUnavailable too.
 	ErrReadOnly = fmt.Errorf("%w: it is read-only or a standby", ErrUnavailable)
 
+	// ErrHidden means that the database does not show its state to this role.
+	ErrHidden = errors.New("the database hides it from this role")
+
 	// ErrFull means that the disk of the database is full. It matches ErrUnavailable too.
 	ErrFull = fmt.Errorf("%w: its disk is full", ErrUnavailable)
 

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 )
 
-// NewProbe returns the claim of a Store.ProbeClaim. Its key is new, and its body cannot be compressed:
+// NewProbe returns the claim of a Store.Prove. Its key is new, and its body cannot be compressed:
 // the database must find room for it.
 func NewProbe() *Claim {
 	const size = 16 << 10 // more than a page has free

@@ -11,7 +11,8 @@ type Searched interface {
 
 // Replicated is implemented by stores whose database may have standbys.
 type Replicated interface {
-	// Replication tells whether an acknowledged event survives when a standby takes over.
+	// Replication tells whether an acknowledged event survives when a standby takes over. The error matches ErrHidden if
+	// the role may not see the standbys.
 	Replication(ctx context.Context) (*Replication, error)
 }
 

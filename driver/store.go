@@ -34,9 +34,15 @@ type Store interface {
 	// ErrNotStored if the database accepted an event and dropped one of its other rows.
 	Claim(ctx context.Context, p *ClaimParams) ([]ClaimResult, error)
 
-	// ProbeClaim claims an event of its own and takes it back, in one commit. If it fails, so would
-	// Claim.
-	ProbeClaim(ctx context.Context) error
+	// Prove shows that the database does the things that hookonce relies on. It claims an event twice and takes it back, in one
+	// commit; if that fails, so would Claim. On PostgreSQL two sessions also try a unique key, locks and
+	// the ends of transactions, on rows that no other method sees. Prove returns the things that it could not
+	// test, each with the reason. The error is a *ServerError if the database lacks one.
+	Prove(ctx context.Context) (skipped []string, err error)
+
+	// Server identifies the running server: it returns another text after a restart or a failover. It
+	// returns "" if there is no server, or it does not tell.
+	Server(ctx context.Context) (string, error)
 
 	// ClaimConcurrency returns the useful number of concurrent calls of Claim.
 	ClaimConcurrency() int

@@ -43,6 +43,8 @@ func readyText(err error) string {
 	switch {
 	case isUnsafe:
 		return "A setting of the database may lose acknowledged events: " + unsafe.Weaknesses[0].Setting + "."
+	case errors.As(err, new(*driver.ServerError)):
+		return "The database server lacks what hookonce needs."
 	case isContextError(err), passes(err), errors.Is(err, driver.ErrSchema):
 		return awayText(err)
 	}

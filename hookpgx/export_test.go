@@ -20,18 +20,22 @@ func GiveBack(ctx context.Context, r driver.Run[pgx.Tx]) {
 
 // Renew returns a store on the sessions of s, which works on a pool of the caller. It knows nothing else of s.
 func Renew(s *Store, schema string) *Store {
-	own := func(i int) client {
-		return client{s.link.own[i], s.link, boundsSQL(s.link.own[i].Config().ConnConfig.RuntimeParams)}
-	}
 	renewed := &Store{link: s.link, work: s.work, receive: s.receive}
 	renewed.use(schema, pgstore.Pools{
-		Receive: pgsession.NewBinary(own(0)),
+		Receive: pgsession.NewBinary(ownClient(s, 0)),
 		Work:    pgsession.New(client{pool: s.link.users, link: s.link}),
-		Admin:   pgsession.NewReadCommitted(own(1)),
-		Search:  pgsession.NewReadCommitted(own(2)),
+		Admin:   ownDB(s, 1),
+		Search:  ownDB(s, 2),
 	})
 	return renewed
 }
+
+// ownClient returns one of the pools that s made.
+func ownClient(s *Store, i int) client {
+	return client{s.link.own[i], s.link, boundsSQL(s.link.own[i].Config().ConnConfig.RuntimeParams)}
+}
+
+func ownDB(s *Store, i int) pgstore.DB { return pgsession.NewReadCommitted(ownClient(s, i)) }
 
 // Idle reports whether none of the store's sessions is in use, and the store has noticed nothing odd.
 func Idle(s *Store) bool {

@@ -1,6 +1,7 @@
 package hookpgx_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,6 +31,9 @@ func TestRefusedFunctions(t *testing.T) {
 		t.Errorf("Finish: %v", err)
 	}
 	w.wantEvent(t, "of a handler", driver.StateDone, 1)
+	if skipped, err := prove(t, w.Store); err != nil || len(skipped) != 1 || !strings.Contains(skipped[0], "log") {
+		t.Errorf("Prove: got %q and the error %v, want that the log is hidden", skipped, err)
+	}
 }
 
 // has reports whether the server has a function.

@@ -33,6 +33,8 @@ const (
 	codeProtocol = "08P01"
 	// codeTooMany is the SQLSTATE of a server, a database or a role that has as many connections as it may.
 	codeTooMany = "53300"
+	// codeNoRights refuses a role.
+	codeNoRights = "42501"
 	// scarceFor is how long the store keeps no idle connections after a pooler or the server had none to spare.
 	scarceFor = time.Minute
 	// The pauses before a connection is dialled again that the server had no room for are random times up to these.

@@ -155,10 +155,14 @@ func assertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string)
 	}
 	got := map[string]string{}
 	var name, setting string
-	if _, err := pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &setting}, func() error {
 		got[name] = setting
 		return nil
-	}); err != nil {
+	})
+	if refusedBy(err, codeNoRights) {
+		return &poolerError{fmt.Errorf("the role may not read pg_settings, so each transaction states its settings: %w", err)}
+	}
+	if err != nil {
 		return err
 	}
 	for _, name := range names {

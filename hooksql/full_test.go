@@ -45,18 +45,36 @@ func TestFull(t *testing.T) {
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1`); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.ProbeClaim(t.Context()); !errors.Is(err, driver.ErrFull) {
-		t.Errorf("ProbeClaim of a full file: got the error %v, want %v", err, driver.ErrFull)
+	if _, err := store.Prove(t.Context()); !errors.Is(err, driver.ErrFull) {
+		t.Errorf("Prove of a full file: got the error %v, want %v", err, driver.ErrFull)
 	}
 	if _, err := writer.ExecContext(t.Context(), `PRAGMA max_page_count = 1000000`); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.ProbeClaim(t.Context()); err != nil {
-		t.Errorf("ProbeClaim of a file with room: %v", err)
+	if _, err := store.Prove(t.Context()); err != nil {
+		t.Errorf("Prove of a file with room: %v", err)
 	}
 	mustClaim(t, store, last)
 	var integrity string
 	if err := reader.QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&integrity); err != nil || integrity != "ok" {
 		t.Errorf("integrity check: %q, error %v", integrity, err)
+	}
+}
+
+// A file that cannot be written answers questions.
+func TestProofOfAReadOnlyFile(t *testing.T) {
+	t.Parallel()
+	store, writer, _ := onOwnPools(t)
+	if _, err := store.Prove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := writer.ExecContext(t.Context(), `PRAGMA query_only = on`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Prove(t.Context()); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("got the error %v, want %v", err, driver.ErrUnavailable)
+	}
+	if _, err := store.Stats(t.Context()); err != nil {
+		t.Errorf("Stats: %v", err)
 	}
 }

@@ -12,9 +12,14 @@ func (s *store) Claim(ctx context.Context, p *driver.ClaimParams) (result []driv
 	return s.Store.Claim(ctx, p)
 }
 
-func (s *store) ProbeClaim(ctx context.Context) (err error) {
-	defer s.observe("probe_claim", time.Now(), &err)
-	return s.Store.ProbeClaim(ctx)
+func (s *store) Prove(ctx context.Context) (result []string, err error) {
+	defer s.observe("prove", time.Now(), &err)
+	return s.Store.Prove(ctx)
+}
+
+func (s *store) Server(ctx context.Context) (result string, err error) {
+	defer s.observe("server", time.Now(), &err)
+	return s.Store.Server(ctx)
 }
 
 func (s *store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {

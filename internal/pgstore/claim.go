@@ -64,20 +64,6 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	return batch.results, nil
 }
 
-// ProbeClaim implements [driver.Store].
-func (s *Store) ProbeClaim(ctx context.Context) error {
-	probe := driver.NewProbe()
-	// The durability of the server is checked apart.
-	batch := newClaimBatch(&driver.ClaimParams{Claims: []driver.Claim{*probe}, AllowUnsafe: []string{"fsync", "full_page_writes"}})
-	const op = "testing a claim"
-	return writeFailed(s.pools.Receive, op, s.pools.Receive.Transaction(ctx, ReadCommitted, func(conn Conn) error {
-		if err := scan(ctx, conn, noRows, s.text(claimSQL), batch.arguments()...); err != nil {
-			return err
-		}
-		return scan(ctx, conn, noRows, s.text(unclaimSQL), probe.Key[:])
-	}))
-}
-
 // settleKnown settles the claims whose events exist already, and leaves the others to be claimed.
 // It leaves every claim with a body guard. On an error it settles nothing: the claim that follows
 // fails too and reports the error.

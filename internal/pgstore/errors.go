@@ -73,6 +73,7 @@ const (
 	codeCompletionUnknown = "40003"
 	codeDeadlock          = "40P01"
 	codeLockNotAvailable  = "55P03"
+	codeSyntax            = "42601"
 	codeUndefinedTable    = "42P01"
 	codeUndefinedColumn   = "42703"
 	codeUndefinedFunction = "42883"

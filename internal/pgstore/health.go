@@ -80,9 +80,13 @@ SELECT current_setting('synchronous_standby_names'),
 // Replication implements [driver.Replicated].
 func (s *Store) Replication(ctx context.Context) (*driver.Replication, error) {
 	var r driver.Replication
-	err := read(ctx, s.pools.Receive, "looking at the standbys", func(rows Rows) error {
+	const op = "looking at the standbys"
+	err := read(ctx, s.pools.Receive, op, func(rows Rows) error {
 		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden, &r.UnusedSlots)
 	}, replicationSQL)
+	if hidden(s.pools.Receive, err) {
+		err = fmt.Errorf("%s: %w: %w", op, driver.ErrHidden, err)
+	}
 	return &r, err
 }
 

@@ -177,6 +177,7 @@ type Store struct {
 	marks      lowWater
 	sweepFrom  atomic.Int64  // the id of the record where the next sweep goes on
 	searching  chan struct{} // holds an element for each search for a text
+	proving    chan struct{} // holds an element during a proof: two in one pool could wait for each other's second session
 }
 
 // New returns a store on a schema. It panics if hookmigrate.CheckSchemaName refuses the name.
@@ -187,6 +188,7 @@ func New(schema string, pools Pools) *Store {
 		name:       schema,
 		schema:     `"` + schema + `"`,
 		searching:  make(chan struct{}, driver.TextSearches),
+		proving:    make(chan struct{}, 1),
 	}
 	s.binary, _ = pools.Receive.(BinaryDB)
 	s.workBinary, _ = pools.Work.(BinaryDB)

@@ -40,7 +40,7 @@ const (
 	selectBodySeen = `SELECT b.key, e.event_id FROM hookonce_body_seen b
 		JOIN hookonce_event e ON e.key = b.key WHERE b.body_key = ?`
 
-	// For ProbeClaim.
+	// For Prove.
 	unclaim = `DELETE FROM hookonce_event WHERE key = ?`
 
 	selectClaimed = `SELECT body_sha256, state = 'dead' FROM hookonce_event_overview WHERE key = ?`
@@ -68,18 +68,30 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	return results, nil
 }
 
-// ProbeClaim implements driver.Store.
-func (s *Store) ProbeClaim(ctx context.Context) error {
+// Prove implements driver.Store. A second session has nothing to show: there is one writer.
+func (s *Store) Prove(ctx context.Context) (skipped []string, err error) {
 	probe := driver.NewProbe()
-	return s.writeEach(ctx, "testing a claim", time.Time{}, 1, func(t *writeTx, _ int) error {
-		var result driver.ClaimResult
-		if err := t.claim(probe, &result); err != nil {
+	return nil, s.writeEach(ctx, "testing a claim", time.Time{}, 1, func(t *writeTx, _ int) error {
+		var first, second driver.ClaimResult
+		if err := t.claim(probe, &first); err != nil {
 			return err
+		}
+		if err := t.claim(probe, &second); err != nil {
+			return err
+		}
+		if !second.Duplicate {
+			return &driver.ServerError{
+				Found:  "the file lacks what hookonce needs: a claimed event is a duplicate from then on",
+				Remedy: "restore the file from a backup",
+			}
 		}
 		_, err := t.exec(unclaim, probe.Key[:])
 		return err
 	})
 }
+
+// Server implements driver.Store. There is none.
+func (s *Store) Server(context.Context) (string, error) { return "", nil }
 
 // checkClaims panics if the claims are out of order, and fails if checkClaim refuses one.
 func checkClaims(claims []driver.Claim) error {

@@ -77,14 +77,26 @@ type probeCounter struct {
 	driver.Store
 	probes atomic.Int64
 	broken atomic.Bool
+	server atomic.Value // its Server; nil: that of the store
+	lacks  atomic.Bool
 }
 
-func (s *probeCounter) ProbeClaim(ctx context.Context) error {
+func (s *probeCounter) Server(ctx context.Context) (string, error) {
+	if server, ok := s.server.Load().(string); ok {
+		return server, nil
+	}
+	return s.Store.Server(ctx)
+}
+
+func (s *probeCounter) Prove(ctx context.Context) ([]string, error) {
 	s.probes.Add(1)
 	if s.broken.Load() {
-		return driver.ErrUnavailable
+		return nil, driver.ErrUnavailable
 	}
-	return s.Store.ProbeClaim(ctx)
+	if s.lacks.Load() {
+		return nil, &driver.ServerError{Found: "it lacks SKIP LOCKED"}
+	}
+	return s.Store.Prove(ctx)
 }
 
 func (s *probeCounter) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
@@ -128,8 +140,8 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 		store.broken.Store(false)
 		succeed(fmt.Sprint(i))
 	}
-	if n := store.probes.Load(); n != 0 {
-		t.Errorf("%d tests of a claim, want none", n)
+	if n := store.probes.Load(); n != 1 {
+		t.Errorf("%d tests of the database, want one, at first", n)
 	}
 	store.broken.Store(true)
 	fail(9, "fails")
@@ -140,20 +152,69 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 	succeed("last")
 }
 
+// A new engine on a full disk is never ready: a rollout would replace every one that still works.
+func TestReadyNeedsAClaim(t *testing.T) {
+	t.Parallel()
+	store, _ := onSmallDisk(t)
+	if err := newEngine(t, store, nil).Ready(t.Context()); err != nil {
+		t.Errorf("with room: %v", err)
+	}
+	for i := 0; ; i++ {
+		c := driver.Claim{Key: driver.EventKey("a", fmt.Sprint(i)), Source: "a", EventID: fmt.Sprint(i), Headers: []byte("{}"), Body: make([]byte, 20_000)}
+		if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
+			break
+		}
+	}
+	if err := newEngine(t, store, nil).Ready(t.Context()); !errors.Is(err, driver.ErrFull) {
+		t.Errorf("with a full disk: got the error %v, want %v", err, driver.ErrFull)
+	}
+}
+
+// Each server proves itself once. One that lacks something gets no deliveries, and Run does not start on it.
+func TestServerProvesItself(t *testing.T) {
+	t.Parallel()
+	store := &probeCounter{Store: rig.OpenSQLite(t)}
+	store.server.Store("first")
+	in := newEngine(t, store, nil)
+	for range 3 {
+		if err := in.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := store.probes.Load(); n != 1 {
+		t.Errorf("the first server was tested %d times, want once", n)
+	}
+	store.lacks.Store(true)
+	store.server.Store("second")
+	var lack *driver.ServerError
+	eventually.True(t, "the second server is refused", func() bool { return errors.As(in.Ready(t.Context()), &lack) })
+	if got := deliver(in, delivery("one", "{}")); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("a delivery is answered %d, want 503", got.Code)
+	}
+	if err := newEngine(t, store, nil).Run(t.Context()); !errors.As(err, &lack) {
+		t.Errorf("Run: got the error %v, want the lack", err)
+	}
+	store.lacks.Store(false)
+	eventually.True(t, "the server is ready", func() bool { return in.Ready(t.Context()) == nil })
+	if got := deliver(in, delivery("one", "{}")); got.Code != http.StatusOK {
+		t.Errorf("a delivery is answered %d, want 200", got.Code)
+	}
+}
+
 // hangingStore holds the tests of a claim until release is closed.
 type hangingStore struct {
 	probeCounter
 	probing, release chan struct{}
 }
 
-func (s *hangingStore) ProbeClaim(ctx context.Context) error {
+func (s *hangingStore) Prove(ctx context.Context) ([]string, error) {
 	s.probes.Add(1)
 	s.probing <- struct{}{}
 	select {
 	case <-s.release:
-		return nil
+		return nil, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

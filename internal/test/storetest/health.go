@@ -15,7 +15,7 @@ func healthCases() []testCase {
 		{"Weaknesses", healthWeaknesses},
 		{"CancelledContext", healthCancelled},
 		{"Migrated", healthMigrated},
-		{"ProbeClaim", healthProbe},
+		{"Prove", healthProve},
 	}
 }
 
@@ -49,20 +49,23 @@ func healthWeaknesses(f *fixture) {
 	}
 }
 
-// healthProbe tests that a test of a claim leaves nothing, also beside others.
-func healthProbe(f *fixture) {
+// healthProve tests that a proof leaves nothing, also beside others.
+func healthProve(f *fixture) {
 	const n = 8
 	errs := make(chan error, n)
 	for range n {
-		go func() { errs <- f.s.ProbeClaim(f.Context()) }()
+		go func() {
+			_, err := f.s.Prove(f.Context())
+			errs <- err
+		}()
 	}
 	for range n {
 		if err := <-errs; err != nil {
-			f.Errorf("ProbeClaim: %v", err)
+			f.Errorf("Prove: %v", err)
 		}
 	}
 	if page := f.events(&driver.EventFilter{}); len(page.Events) > 0 {
-		f.Errorf("ProbeClaim left events: %+v", page.Events)
+		f.Errorf("Prove left events: %+v", page.Events)
 	}
 }
 
@@ -105,7 +108,7 @@ func healthCancelled(f *fixture) {
 // something: dead is an event that can be reopened, and held is an expired lease.
 func everyMethod(s driver.Store, dead driver.Key, held driver.Message, later time.Time) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"ProbeClaim": s.ProbeClaim,
+		"Prove": func(ctx context.Context) error { _, err := s.Prove(ctx); return err },
 		"Claim": func(ctx context.Context) error {
 			_, err := s.Claim(ctx, &driver.ClaimParams{Claims: []driver.Claim{newClaim("stripe", "new", "{}")}, Now: later})
 			return err

@@ -45,7 +45,7 @@ var (
 		"Secrets":         {"Replaced"},
 		"Prune":           {"Chunks", "DatabaseClock"},
 		"PruneTurn":       {"OneAtATime", "InTurn"},
-		"Health":          {"CancelledContext", "ProbeClaim"},
+		"Health":          {"CancelledContext", "Prove"},
 		"Model":           {"RandomSteps"},
 	}
 	concurrentTransport = selection{

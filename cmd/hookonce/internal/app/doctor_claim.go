@@ -7,16 +7,25 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// checkClaim makes a claim and takes it back: a full disk answers questions.
+// noRights is the SQLSTATE of a refused role.
+const noRights = "42501"
+
+// checkClaim lets the database prove itself: a full disk answers questions, and some engines lack what hookonce needs.
 func checkClaim(ctx context.Context, store driver.Store) Check {
 	const name = "claim"
-	err := store.ProbeClaim(ctx)
+	skipped, err := store.Prove(ctx)
 	if err == nil {
-		return ok(name, "a test claim was made, and taken back")
+		c := ok(name, "a test claim and its duplicate were made, and taken back")
+		c.Seen = append(c.Seen, skipped...)
+		return c
 	}
 	c := failed(name, err)
-	if errors.Is(err, driver.ErrFull) {
+	var refused interface{ SQLState() string }
+	switch {
+	case errors.Is(err, driver.ErrFull):
 		c.Remedy = "free some space on the disk of the database; deliveries are accepted again by themselves"
+	case errors.As(err, &refused) && refused.SQLState() == noRights:
+		c.Remedy = "let the owner of the schema run the output of: hookonce migrate grants --role NAME"
 	}
 	return c
 }

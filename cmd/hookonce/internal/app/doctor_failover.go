@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
@@ -16,6 +17,9 @@ func checkFailover(ctx context.Context, store driver.Store) Check {
 		return skipped(name, "SQLite has no standbys")
 	}
 	r, err := replicated.Replication(ctx)
+	if errors.Is(err, driver.ErrHidden) {
+		return skipped(name, err.Error())
+	}
 	if err != nil {
 		return failed(name, err)
 	}
