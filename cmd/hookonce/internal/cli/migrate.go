@@ -15,7 +15,7 @@ import (
 
 func (p *program) migrateCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "migrate", Short: "Bring the database schema up to date"}
-	cmd.AddCommand(p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand(), p.migrateIDsCommand())
+	cmd.AddCommand(p.migrateUpCommand(), p.migrateStatusCommand(), p.migrateSQLCommand(), p.migrateGrantsCommand(), p.migrateIDsCommand())
 	return cmd
 }
 
