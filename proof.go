@@ -58,20 +58,26 @@ func (h *claimHealth) check(ctx context.Context) error {
 		h.forget()
 		return fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}
-	if proved := h.proved.Load(); proved != nil && *proved == server && h.failed.Load() < maxFailedClaims {
+	if h.trusts(server) {
 		return nil
 	}
 	if err := h.probe.do(ctx, h.prove); err != nil {
 		return fmt.Errorf("hookonce: a test of the database failed: %w", err)
 	}
-	if proved := h.proved.Load(); proved == nil || *proved != server {
+	if !h.trusts(server) {
 		return errUnproved
 	}
 	return nil
 }
 
-// errUnproved is the error of check on another server than the one that proved itself a moment ago.
-var errUnproved = errors.New("hookonce: the database was away or is another server, and is tested again within a second")
+// trusts reports whether a server has proved itself, and not failed since.
+func (h *claimHealth) trusts(server string) bool {
+	proved := h.proved.Load()
+	return proved != nil && *proved == server && h.failed.Load() < maxFailedClaims
+}
+
+// errUnproved is the error of check if claims failed, or the server changed, just after a proof.
+var errUnproved = fmt.Errorf("hookonce: %w, or was just now; it is tested again within a second", driver.ErrUnavailable)
 
 // prove lets the server prove itself.
 func (h *claimHealth) prove(ctx context.Context) error {
