@@ -322,7 +322,7 @@ func TestPruneThatFailsLate(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	w.mustClaim(t, true, newClaim("old"))
-	w.exec(t, "ALTER TABLE {schema}.job RENAME TO job_away")
+	w.exec(t, "ALTER TABLE {schema}.refused RENAME TO refused_away")
 	result, err := w.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Microsecond, Retention: time.Microsecond, Background: true})
 	if err == nil || result == nil || result.Events != 1 || !result.Further {
 		t.Errorf("removed %+v, error %v; want one event and an error", result, err)

@@ -1325,9 +1325,9 @@ COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: lo
 -- of their messages, and keeps the columns that detect duplicates.
 --
 -- The walk begins behind the event since, since_key and ends before until. It is over the events of the sources,
--- or of all others if others is true. An event also stays if it was delivered, sent, processed, given up or changed
--- by an operator at until or later: its sender may deliver it again. It stays, with its body, if a discard from undo or
--- later can be undone. The function locks up to size events, and reads up to looks. last_at and last_key are
+-- or of all others if others is true. An event also stays if it was delivered, sent, processed, skipped, given up or
+-- changed by an operator at until or later: its sender may deliver it again. It stays, with its body, if a discard from undo or
+-- later can be undone, or while a job undoes it. The function locks up to size events, and reads up to looks. last_at and last_key are
 -- the last event that it looked at; null: there are no more. Events and bodies are looked for apart, because the
 -- index of bodies serves only a query that asks for bodies.
 --
@@ -1384,24 +1384,32 @@ BEGIN
 				AND NOT EXISTS (
 					SELECT FROM {schema}.message m
 					WHERE m.event_key = e.key
-						AND (m.state NOT IN (2, 4) OR NOT bodies AND (m.sent_at >= until OR m.failed_at >= until))
+						AND (m.state NOT IN (2, 4) OR NOT bodies AND (
+							m.sent_at >= until OR m.failed_at >= until OR m.note = 'stale' AND m.due_at >= until
+						))
 				)
 				AND (e.work = 0 OR EXISTS (
 					SELECT FROM {schema}.event_state s
 					WHERE s.key = e.key AND s.state IN (2, 4)
-						AND (bodies OR coalesce(greatest(s.processed_at, s.failed_at) < until, true))
+						AND (bodies OR coalesce(greatest(s.processed_at, s.failed_at, CASE s.note WHEN 'stale' THEN s.due_at END) < until, true))
 				))
 				AND (bodies OR NOT EXISTS (SELECT FROM {schema}.delivery_count d WHERE d.key = e.key AND d.last_at >= until))
 				AND NOT EXISTS (
 					SELECT FROM {schema}.history h
 					WHERE h.event_key = e.key AND (
 						NOT bodies AND h.at >= until
-						OR h.action = 'discarded' AND greatest(h.at, (
-							SELECT n.at FROM {schema}.history n
-							WHERE n.operation = h.operation AND n.action = 'discarded'
-							ORDER BY n.id DESC
-							LIMIT 1
-						)) >= undo
+						OR h.action = 'discarded' AND (
+							greatest(h.at, (
+								SELECT n.at FROM {schema}.history n
+								WHERE n.operation = h.operation AND n.action = 'discarded'
+								ORDER BY n.id DESC
+								LIMIT 1
+							)) >= undo
+							OR EXISTS (
+								SELECT FROM {schema}.job j
+								WHERE j.state = 1 AND CASE j.action WHEN 'undo' THEN j.filter::json ->> 'request_id' = h.operation END
+							)
+						)
 					)
 				)
 			LIMIT 1
@@ -1445,7 +1453,8 @@ BEGIN
 			FROM candidate c
 			CROSS JOIN LATERAL (
 				SELECT s.ctid AS place FROM {schema}.event_state s
-				WHERE s.key = c.key AND s.state IN (2, 4) AND coalesce(greatest(s.processed_at, s.failed_at) < until, true)
+				WHERE s.key = c.key AND s.state IN (2, 4)
+					AND coalesce(greatest(s.processed_at, s.failed_at, CASE s.note WHEN 'stale' THEN s.due_at END) < until, true)
 				FOR UPDATE SKIP LOCKED
 			) s
 			WHERE c.work <> 0
@@ -1454,7 +1463,8 @@ BEGIN
 			FROM candidate c
 			CROSS JOIN LATERAL (
 				SELECT m.id, m.ctid AS place FROM {schema}.message m
-				WHERE m.event_key = c.key AND m.state IN (2, 4) AND coalesce(greatest(m.sent_at, m.failed_at) < until, true)
+				WHERE m.event_key = c.key AND m.state IN (2, 4)
+					AND coalesce(greatest(m.sent_at, m.failed_at, CASE m.note WHEN 'stale' THEN m.due_at END) < until, true)
 				FOR UPDATE SKIP LOCKED
 			) m
 		), held_body AS MATERIALIZED (
@@ -1545,7 +1555,11 @@ BEGIN
 		SET state = CASE i.outcome WHEN 1 THEN 2 WHEN 2 THEN 0 WHEN 3 THEN 3 ELSE 4 END,
 			note = CASE i.outcome WHEN 4 THEN 'stale' ELSE m.note END,
 			attempts = CASE i.outcome WHEN 4 THEN m.attempts - 1 ELSE m.attempts END,
-			due_at = CASE i.outcome WHEN 2 THEN moment + i.retry_in * interval '1 microsecond' ELSE m.due_at END,
+			due_at = CASE i.outcome
+				WHEN 2 THEN moment + i.retry_in * interval '1 microsecond'
+				WHEN 4 THEN moment -- pruning counts from here
+				ELSE m.due_at
+			END,
 			retry_in = CASE i.outcome WHEN 2 THEN i.retry_in ELSE m.retry_in END,
 			status_code = nullif(i.status_code, 0),
 			last_error = nullif(i.error, ''),

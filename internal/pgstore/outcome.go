@@ -25,7 +25,11 @@ const changedSQL = `, changed AS (
 	SET state = CASE WHEN i.outcome = 1 THEN 2 WHEN i.outcome = 2 THEN 4 WHEN i.outcome IN (4, 6) THEN 3 ELSE 0 END,
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' WHEN 6 THEN '` + driver.NoteTxEnded + `' ELSE '' END,
 		attempts = CASE WHEN i.outcome IN (2, 5) THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
-		due_at = CASE WHEN i.outcome IN (3, 5) THEN setting.now + i.retry_in * interval '1 microsecond' ELSE s.due_at END,
+		due_at = CASE
+			WHEN i.outcome IN (3, 5) THEN setting.now + i.retry_in * interval '1 microsecond'
+			WHEN i.outcome = 2 THEN setting.now -- pruning counts from here
+			ELSE s.due_at
+		END,
 		retry_in = CASE i.outcome WHEN 3 THEN i.retry_in ELSE s.retry_in END,
 		processed_at = CASE i.outcome WHEN 1 THEN setting.now END,
 		failed_at = CASE WHEN i.outcome IN (4, 6) THEN setting.now END,

@@ -8,7 +8,7 @@ import (
 
 // undiscardSQL makes letters dead again that the operation $1 discarded: the next $3 behind the entry
 // $2 of the history. It locks the rows of their events first, and passes over those that are locked.
-// Only the last discard of a letter is undone. It returns the numbers of entries and of letters, and
+// Only the last discard of a letter is undone, while its body is there. It returns the numbers of entries and of letters, and
 // the last entry.
 var undiscardSQL = statement(`
 WITH setting AS MATERIALIZED (
@@ -23,7 +23,7 @@ WITH setting AS MATERIALIZED (
 	SELECT e.key
 	FROM (SELECT DISTINCT key FROM entry ORDER BY key) i
 	CROSS JOIN LATERAL (
-		SELECT e.key FROM {schema}.event e WHERE e.key = i.key
+		SELECT e.key FROM {schema}.event e WHERE e.key = i.key AND e.body IS NOT NULL
 		FOR NO KEY UPDATE SKIP LOCKED
 	) e
 ), letter AS MATERIALIZED (

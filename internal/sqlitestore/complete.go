@@ -20,9 +20,9 @@ const (
 		SET state = 2, status_code = ?5, last_error = ?6, sent_at = ?7, took = ?8, failed_at = NULL, signature = ''
 		WHERE ` + ofID + ` AND token = ?9 AND state = 1`
 
-	// The message was not sent, so this was no attempt.
+	// The message was not sent, so this was no attempt. Pruning counts from due_at.
 	staleMessage = `UPDATE hookonce_message
-		SET state = 4, note = ?5, attempts = attempts - 1, last_error = ?6, sent_at = NULL, failed_at = NULL
+		SET state = 4, note = ?5, attempts = attempts - 1, last_error = ?6, due_at = ?8, sent_at = NULL, failed_at = NULL
 		WHERE ` + ofID + ` AND token = ?7 AND state = 1`
 
 	insertAttempt = `INSERT INTO hookonce_attempt
@@ -72,7 +72,7 @@ func (t *writeTx) complete(c *driver.Completion) (bool, error) {
 	signature := driver.ErrorSignature(c.Error)
 	switch c.Outcome {
 	case driver.MessageStale:
-		changed, err := t.exec(staleMessage, idArgs(c.ID, driver.NoteStale, c.Error, c.Token)...)
+		changed, err := t.exec(staleMessage, idArgs(c.ID, driver.NoteStale, c.Error, c.Token, t.now)...)
 		return changed > 0, err
 	case driver.MessageSent:
 		changed, err := t.exec(sentMessage, idArgs(c.ID, c.StatusCode, c.Error, t.now, c.Took.Microseconds(), c.Token)...)

@@ -16,8 +16,9 @@ const (
 	recordDone = `UPDATE hookonce_event_state
 		SET state = 2, note = '', attempts = attempts + 1, processed_at = ?5, failed_at = NULL, last_error = ''` + fenced
 
+	// Pruning counts from due_at.
 	recordStale = `UPDATE hookonce_event_state
-		SET state = 4, note = ?5, last_error = ?6, processed_at = NULL, failed_at = NULL` + fenced
+		SET state = 4, note = ?5, last_error = ?6, due_at = ?7, processed_at = NULL, failed_at = NULL` + fenced
 
 	recordRetry = `UPDATE hookonce_event_state
 		SET state = 0, attempts = attempts + 1, due_at = ?5, last_error = ?6, retry_in = ?7` + fenced + ` RETURNING generation, attempts`
@@ -79,7 +80,7 @@ func (t *writeTx) recordOutcome(r *driver.WorkResult, f fence) (bool, error) {
 		changed, err := t.exec(recordDone, f.args(r.Key, t.now)...)
 		return changed > 0, err
 	case driver.WorkStale:
-		changed, err := t.exec(recordStale, f.args(r.Key, driver.NoteStale, r.Error)...)
+		changed, err := t.exec(recordStale, f.args(r.Key, driver.NoteStale, r.Error, t.now)...)
 		return changed > 0, err
 	case driver.WorkPostponed:
 		changed, err := t.exec(releaseEvent, f.args(r.Key, t.now+r.RetryIn.Microseconds())...)

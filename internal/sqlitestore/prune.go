@@ -29,19 +29,23 @@ const defaultChunk = 1000
 const finished = `NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id AND m.state IN (0, 1, 3))
 		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND s.state IN (0, 1, 3))`
 
-// quiet is the condition that an event was not delivered, sent, processed, given up or changed by an operator at ?2 or later:
-// after each of these its sender may deliver it again.
+// quiet is the condition that an event was not delivered, sent, processed, skipped, given up or changed by an operator at ?2
+// or later: after each of these its sender may deliver it again.
 const quiet = `
-		AND NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id AND (m.sent_at >= ?2 OR m.failed_at >= ?2))
-		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id AND (s.processed_at >= ?2 OR s.failed_at >= ?2))
+		AND NOT EXISTS (SELECT 1 FROM hookonce_message m WHERE m.event = hookonce_event.id
+			AND (m.sent_at >= ?2 OR m.failed_at >= ?2 OR m.note = '` + driver.NoteStale + `' AND m.due_at >= ?2))
+		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state s WHERE s.id = hookonce_event.id
+			AND (s.processed_at >= ?2 OR s.failed_at >= ?2 OR s.note = '` + driver.NoteStale + `' AND s.due_at >= ?2))
 		AND NOT EXISTS (SELECT 1 FROM hookonce_delivery_count d WHERE d.key = hookonce_event.key AND d.last_at >= ?2)
 		AND NOT EXISTS (SELECT 1 FROM hookonce_history h WHERE h.event_key = hookonce_event.key AND h.at >= ?2)`
 
-// undone is the condition that no discard of an event from ?3 or later can be undone.
+// undone is the condition that no discard of an event from ?3 or later can be undone, and that no job undoes an earlier one.
 const undone = ` AND NOT EXISTS (SELECT 1 FROM hookonce_history h
-		WHERE h.event_key = hookonce_event.key AND h.action = '` + driver.ActionDiscarded + `'
-			AND max(h.at, coalesce((SELECT n.at FROM hookonce_history n
-				WHERE n.operation = h.operation AND n.action = '` + driver.ActionDiscarded + `' ORDER BY n.id DESC LIMIT 1), 0)) >= ?3)`
+		WHERE h.event_key = hookonce_event.key AND h.action = '` + driver.ActionDiscarded + `' AND (
+			max(h.at, coalesce((SELECT n.at FROM hookonce_history n
+				WHERE n.operation = h.operation AND n.action = '` + driver.ActionDiscarded + `' ORDER BY n.id DESC LIMIT 1), 0)) >= ?3
+			OR EXISTS (SELECT 1 FROM hookonce_job j WHERE j.state = 1
+				AND CASE j.action WHEN '` + driver.JobUndo + `' THEN j.filter ->> 'request_id' = h.operation END)))`
 
 const (
 	// The walks look for victims on a reader, and go on behind the last row they saw: unfinished

@@ -20,7 +20,7 @@ func TestPruneThatFailsLate(t *testing.T) {
 	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.writer.ExecContext(t.Context(), `ALTER TABLE hookonce_job RENAME TO job_away`); err != nil {
+	if _, err := store.writer.ExecContext(t.Context(), `ALTER TABLE hookonce_refused RENAME TO refused_away`); err != nil {
 		t.Fatal(err)
 	}
 	result, err := store.Prune(t.Context(), &driver.PruneParams{

@@ -17,11 +17,14 @@ const (
 	selectLater = `SELECT 1 FROM hookonce_history WHERE event_key = ? AND id > ? AND coalesce(message_id, '') = ?
 		AND action IN ('` + driver.ActionDiscarded + `', '` + driver.ActionUndone + `') LIMIT 1`
 
+	// Without its body, a letter could neither be sent nor reopened.
+	withBody = ` AND body IS NOT NULL`
+
 	undiscardEvent = `UPDATE hookonce_event_state SET state = 3, note = ?1, failed_at = ?2, ended = 0
-		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4`
+		WHERE id = (SELECT id FROM hookonce_event WHERE key = ?3` + withBody + `) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4`
 
 	undiscardMessage = `UPDATE hookonce_message SET state = 3, note = ?1, failed_at = ?2
-		WHERE event = (SELECT id FROM hookonce_event WHERE key = ?3) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4 AND id = ?5`
+		WHERE event = (SELECT id FROM hookonce_event WHERE key = ?3` + withBody + `) AND state = 4 AND note = '` + driver.NoteDiscarded + `' AND generation = ?4 AND id = ?5`
 
 	countDiscards = `SELECT count(*) FROM (SELECT 1 FROM hookonce_history
 		WHERE operation = ? AND operation IS NOT NULL AND action = '` + driver.ActionDiscarded + `' LIMIT 1001)`

@@ -83,6 +83,10 @@ func pruneFinishedLate(f *fixture) {
 			f.sendOne(t0, "to-a")
 			f.count(late, driver.DeliveryCount{Key: c.Key, Duplicates: 1})
 		},
+		"skipped as stale": func(*driver.Claim) {
+			m := f.leaseOne(late, "to-a")
+			f.mustComplete(late, staleOutcome(&m))
+		},
 		"discarded": func(c *driver.Claim) {
 			f.kill(t0, "to-a")
 			same(f, "discarded", []bool{true}, f.discard(late, letter(c, 0)))

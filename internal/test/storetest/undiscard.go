@@ -222,6 +222,18 @@ func undiscardOld(f *fixture) {
 	}
 	f.discardAs("again", now, letter(&first, 0))
 	now = now.Add(driver.UndoTime + time.Second)
+	// A job that undoes the discard may have to wait for its turn, and take long.
+	f.addJob(&driver.AddJobParams{ID: "undo", JobSpec: driver.JobSpec{
+		Of: driver.JobOfDeadLetters, Action: driver.JobUndo, Filter: `{"request_id":"again"}`,
+	}, Start: true, Now: now})
+	same(f, "pruned while a job undoes the discard", driver.PruneResult{}, f.prune(windows(short, now)))
+	f.cancelJob("undo", now)
+	// A letter without its body could neither be sent nor reopened.
+	same(f, "only the body is pruned", driver.PruneResult{Bodies: 1},
+		f.prune(&driver.PruneParams{DedupeWindow: 30 * day, Retention: short, Now: now}))
+	same(f, "undone without a body", driver.Undiscarded{Held: true, Skipped: 1},
+		f.undiscard(&driver.UndiscardParams{Operation: "again", Limit: 200, Now: now}))
+	now = now.Add(driver.UndoTime)
 	same(f, "pruned later", driver.PruneResult{Events: 1}, f.prune(windows(short, now)))
 	f.absent("stripe", "first")
 }

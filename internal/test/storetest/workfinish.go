@@ -219,6 +219,8 @@ func finishStale[T any](w *bench[T]) {
 	page := w.events(&driver.EventFilter{Note: driver.NoteStale})
 	same(w, "events with the note stale", []driver.Event{want.Event}, page.Events)
 	same(w, "dead letters", []driver.DeadLetter(nil), w.deadLetters(&driver.MessageFilter{}).DeadLetters)
+	within := &driver.PruneParams{DedupeWindow: time.Second, Retention: day, Now: now.Add(time.Second / 2)}
+	same(w, "pruned less than the window after that", driver.PruneResult{}, w.prune(within))
 
 	// A replay takes it again, marked as replayed, so that the stale rule does not apply.
 	w.replayAt(now, all[1].Key, driver.ReplayPlain)
