@@ -23,6 +23,7 @@ func TestReopenBehindLocks(t *testing.T) {
 	}{
 		"held":              {"SELECT FROM {schema}.event WHERE key = $1 FOR UPDATE", "", 0, result{Held: true}},
 		"messages held":     {"SELECT FROM {schema}.message WHERE event_key = $1 FOR UPDATE", "", 50 * time.Millisecond, result{Held: true}},
+		"one message held":  {"SELECT FROM {schema}.message WHERE event_key = $1 AND route = 'audit' FOR UPDATE", "", 0, result{Held: true}},
 		"then given up":     {"UPDATE {schema}.message SET state = 0 WHERE event_key = $1", "ROLLBACK", time.Minute, result{Reopened: true}},
 		"then reopened":     {"UPDATE {schema}.message SET state = 0 WHERE event_key = $1", "COMMIT", time.Minute, result{}},
 		"sent, not held":    {"UPDATE {schema}.message SET state = 2 WHERE event_key = $1", "COMMIT", 0, result{}},
@@ -30,7 +31,7 @@ func TestReopenBehindLocks(t *testing.T) {
 		"held without work": {"SELECT FROM {schema}.event WHERE key = $1 FOR KEY SHARE", "", 0, result{Reopened: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := w.mustClaimDead(t, name, "billing")
+			c := w.mustClaimDead(t, name, "billing", "audit")
 			other := w.session(t)
 			w.in(t, other, tt.lock, c.Key[:])
 			ended := make(chan struct{})

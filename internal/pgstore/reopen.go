@@ -13,7 +13,7 @@ const notEndedSQL = `s.note <> '` + driver.NoteTxEnded + `'`
 
 // reopenSQL reopens dead events that were not redacted. The lock on the event's row decides between concurrent calls. It
 // lasts for this statement only, and the row is not changed. All messages are read again under
-// their locks.
+// their locks. An event stays if another session holds one of its dead messages: that one would stay dead.
 var reopenSQL = statement(again(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now, {schema}.durably() AS durable
@@ -32,7 +32,7 @@ WITH setting AS MATERIALIZED (
 		WHERE mine.work = 1 AND s.key = mine.key AND s.state = 3 AND NOT s.undecided AND `+notEndedSQL+`
 		FOR UPDATE SKIP LOCKED
 	) s
-), routed AS MATERIALIZED (
+), held AS MATERIALIZED (
 	SELECT m.id, m.key, m.generation
 	FROM mine
 	CROSS JOIN LATERAL (
@@ -40,7 +40,13 @@ WITH setting AS MATERIALIZED (
 		WHERE mine.work = 0 AND m.event_key = mine.key AND m.state = 3
 			AND NOT EXISTS (SELECT FROM {schema}.message o WHERE o.event_key = mine.key AND o.state < 2)
 		FOR UPDATE SKIP LOCKED
-	) m`+againSQL+reopenedSQL+`
+	) m
+), routed AS MATERIALIZED (
+	SELECT h.* FROM held h
+	WHERE NOT EXISTS (
+		SELECT FROM {schema}.message m
+		WHERE m.event_key = h.key AND m.state = 3 AND (m.id IN (SELECT id FROM held)) IS NOT TRUE
+	)`+againSQL+reopenedSQL+`
 SELECT key FROM next ORDER BY key`, stateAgainSQL, false))
 
 // reopenedSQL follows againSQL, and records the reopening in the history.
