@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -139,21 +140,28 @@ func (c *counts) flush(ctx context.Context) error {
 		sums = append(sums, *n)
 	}
 	slices.SortFunc(sums, func(a, b driver.DeliveryCount) int { return bytes.Compare(a.Key[:], b.Key[:]) })
-	for len(sums) > 0 {
-		chunk := sums[:min(len(sums), MaxBatch)]
+	for size := MaxBatch; len(sums) > 0; {
+		chunk := sums[:min(len(sums), size)]
 		p := &driver.CountDeliveriesParams{Counts: chunk, Clock: time.Now()}
 		if c.counted != nil {
 			p.Counted = func(e driver.CountedEvent) { c.counted(e, pending[e.Key].Duplicates) }
 		}
 		err := c.store.CountDeliveries(ctx, p)
-		if errors.Is(err, driver.ErrCommitUnknown) {
-			sums = sums[len(chunk):]
-		}
-		if err != nil {
+		switch isRow := errors.Is(err, driver.ErrBadRow); {
+		case isRow && len(chunk) > 1: // one row must not keep the others from being counted
+			size = len(chunk) / 2
+			continue
+		case isRow:
+			c.log.Error("the database refuses the counts of an event, which are lost; look for a trigger: hookonce doctor",
+				slog.String("key", fmt.Sprintf("%x", chunk[0].Key)), slog.Any("error", err))
+		case errors.Is(err, driver.ErrCommitUnknown):
+			c.restore(sums[len(chunk):])
+			return err
+		case err != nil:
 			c.restore(sums)
 			return err
 		}
-		sums = sums[len(chunk):]
+		size, sums = MaxBatch, sums[len(chunk):]
 	}
 	if len(pending) > 0 {
 		c.log.Debug("delivery counts written", slog.Int("events", len(pending)))

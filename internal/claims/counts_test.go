@@ -113,6 +113,29 @@ func TestCountsAfterAFailure(t *testing.T) {
 	}
 }
 
+// A row that the database refuses costs the counts of its event alone.
+func TestRefusedCounts(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	q := newQueue(t, store, nil)
+	for _, id := range []string{"1", "2", "3", "4", "5"} {
+		deliver(t, q, event(id, "a"+id), event(id, "a"+id))
+	}
+	refused := event("3", "").Key
+	if _, err := store.Writer().ExecContext(t.Context(), fmt.Sprintf(`CREATE TRIGGER refuse BEFORE INSERT ON hookonce_delivery_count
+		WHEN NEW.key = x'%x' BEGIN SELECT RAISE(ABORT, 'not this one'); END`, refused)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to write
+		if err := q.WriteCounts(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	for id, want := range map[string]int64{"1": 2, "2": 2, "3": 1, "4": 2, "5": 2} {
+		wantDeliveries(t, store, id, driver.Deliveries{Count: want})
+	}
+}
+
 func TestCountsAreWrittenInChunks(t *testing.T) {
 	t.Parallel()
 	store := &countingStore{Store: rig.OpenSQLite(t)}

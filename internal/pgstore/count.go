@@ -3,6 +3,7 @@ package pgstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,9 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 		counted = append(counted, e)
 		return err
 	}, s.text(countSQL), args...)
+	if errors.Is(rowFailed(s.pools.Receive, "", err), driver.ErrBadRow) {
+		return fmt.Errorf("%w: %w", driver.ErrBadRow, err)
+	}
 	if err == nil && p.Counted != nil {
 		for _, e := range counted {
 			p.Counted(e)

@@ -175,7 +175,7 @@ func (s *Store) fileInline(ctx context.Context, db DB, key []byte, now time.Time
 }
 
 // FileInlineFailures implements [driver.Store]. It leaves events that a run is about to claim to
-// the next call. An event whose rows the database drops does not keep the others from being filed.
+// the next call. An event whose rows the database drops or refuses does not keep the others from being filed.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) ([]driver.FiledFailure, error) {
 	if p.OlderThan <= 0 {
 		return nil, errors.New("filing old failures: the age must be positive")
@@ -199,7 +199,7 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 	for i, key := range keys {
 		done, _, err := s.fileInline(ctx, s.pools.Work, key, p.Now, p.OlderThan)
 		switch {
-		case errors.Is(err, driver.ErrNotStored):
+		case errors.Is(err, driver.ErrNotStored), errors.Is(rowFailed(s.pools.Work, "", err), driver.ErrBadRow):
 			dropped = err
 		case err != nil && !errors.Is(err, driver.ErrLockTimeout):
 			return filed, after(err, int64(len(filed)))

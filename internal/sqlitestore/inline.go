@@ -245,7 +245,7 @@ type inlineFailure struct {
 }
 
 // FileInlineFailures implements driver.Store. Each event has a transaction of its own, so that one
-// whose rows the database drops does not keep the others from being filed.
+// whose rows the database drops or refuses does not keep the others from being filed.
 func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) ([]driver.FiledFailure, error) {
 	const op = "filing old failures"
 	if p.OlderThan <= 0 {
@@ -268,7 +268,7 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 			return err
 		})
 		switch {
-		case errors.Is(err, driver.ErrNotStored):
+		case errors.Is(err, driver.ErrNotStored), errors.Is(err, driver.ErrBadRow):
 			dropped = err
 		case err != nil:
 			return filed, err

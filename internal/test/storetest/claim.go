@@ -29,6 +29,7 @@ func claimCases() []testCase {
 		{"DroppedQuarantine", quarantineDropped},
 		{"RefusedRow", func(f *fixture) { claimRefused(f, "audit") }},
 		{"RefusedRowQueued", func(f *fixture) { claimRefused(f) }},
+		{"RefusedDeadLetter", inlineRefused},
 	}
 }
 

@@ -75,6 +75,22 @@ func claimRefused(f *fixture, routes ...string) {
 	f.claimNew(t0, other)
 }
 
+// inlineRefused has a trigger that refuses the dead letter of an Inline source that failed first. The others are filed.
+func inlineRefused(f *fixture) {
+	refused, other := newInline("refused", "audit"), newInline("other", "audit")
+	for i, c := range []driver.Claim{refused, other} {
+		if _, err := f.s.CountInlineFailure(f.Context(), inlineFailure(t0.Add(time.Duration(i)*time.Second), c, 5)); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.with.Refuse(f.T, f.s, "event", refused.Key)
+	filed, err := f.s.FileInlineFailures(f.Context(), &driver.FileFailuresParams{OlderThan: time.Hour, Limit: 10, Now: t0.Add(day)})
+	if len(filed) != 1 || filed[0].EventID != other.EventID || err == nil {
+		f.Errorf("FileInlineFailures while a trigger refuses one: %+v filed and the error %v, want the other one and an error", filed, err)
+	}
+	f.absent("stripe", "refused")
+}
+
 // claimDropped has a trigger that drops one row of an event. The event is neither claimed nor a
 // duplicate; the other claims are as they would be without it.
 func claimDropped(f *fixture, routes ...string) {
