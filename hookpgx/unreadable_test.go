@@ -33,13 +33,15 @@ func TestUnreadableBodies(t *testing.T) {
 	}
 	var lost []driver.Claim
 	for _, id := range []string{"lost", "kept 1", "kept 2"} {
-		sent, worked := newClaim(id, "billing"), newQueued("work "+id)
+		sent, worked, taken := newClaim(id, "billing"), newQueued("work "+id), newQueued(id)
+		taken.Source, taken.Key = "shop", driver.EventKey("shop", id)
 		if id == "lost" {
-			sent.Body, worked.Body = large, large
+			sent.Body, worked.Body, taken.Body = large, large, large
 			lost = []driver.Claim{sent, worked}
 		}
 		w.mustClaim(t, true, sent)
 		w.mustClaim(t, true, worked)
+		w.mustClaim(t, true, taken)
 	}
 	loseToast(t, w, server)
 	w = connect(t, server.DSN(), hookpgx.DefaultSchema, nil) // the connections have ended
@@ -96,6 +98,8 @@ func TestUnreadableBodies(t *testing.T) {
 		t.Errorf("%d events could be read and %d not, want 2 and 1", done, failed)
 	}
 
+	wantTaken(t, w, "kept 1", "kept 2")
+
 	letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: lost[0].Key, MessageID: lost[0].Messages[0].ID}, {Key: lost[1].Key}}}
 	if discarded, err := w.Discard(t.Context(), letters); err != nil || slices.Contains(discarded, false) || len(discarded) != 2 {
 		t.Errorf("discarded: %v, error %v", discarded, err)
@@ -104,6 +108,22 @@ func TestUnreadableBodies(t *testing.T) {
 		if _, err := w.Redact(t.Context(), &driver.RedactParams{Key: c.Key}); err != nil {
 			t.Errorf("redacting %q: %v", c.EventID, err)
 		}
+	}
+}
+
+// wantTaken takes events by the SQL function, which leaves out those that it cannot read.
+func wantTaken(t *testing.T, w *world, want ...string) {
+	t.Helper()
+	tx := w.session(t)
+	rows, err := tx.Query(t.Context(), "SELECT event_id, body FROM "+w.schema+".take('shop', 10)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (id string, err error) {
+		return id, row.Scan(&id, nil)
+	})
+	if err != nil || !slices.Equal(taken, want) {
+		t.Errorf("took %q, error %v, want %q", taken, err, want)
 	}
 }
 
