@@ -43,6 +43,10 @@ func (g *gateway) apply(r reading) {
 	}
 	g.log.Info("settings reloaded", slog.Int("sources", len(settings.Engine.Sources)),
 		slog.Int("destinations", len(settings.Engine.Destinations)), slog.Int("routes", len(settings.Engine.Routes)))
+	if names := settings.FromEnvironment; len(names) > 0 {
+		g.log.Info("these variables keep the values of the process's environment, which a reload does not read again; "+
+			"for new values restart, or put them into the file of env_file", "variables", names)
+	}
 }
 
 // needRestart names the changed settings that only a restart applies.
@@ -56,6 +60,7 @@ func needRestart(running, read *config.Settings) []string {
 		{"migrate", running.Migrate == read.Migrate},
 		{"schema", running.Schema == read.Schema},
 		{"listen", running.Listen == read.Listen},
+		{"public_url", running.PublicURL == read.PublicURL},
 		{"tls", running.TLS.Equal(&read.TLS)},
 		{"admin", running.Admin == read.Admin},
 		{"dedupe_window", running.Engine.DedupeWindow == read.Engine.DedupeWindow},

@@ -193,6 +193,9 @@ func (g *gateway) allWarnings() []string {
 // webhookURL returns the address for senders, as far as the gateway knows it. With TLS its host is one
 // that the certificate covers.
 func (g *gateway) webhookURL() string {
+	if address := g.options.Settings.PublicURL; address != "" {
+		return address
+	}
 	if hosts := g.options.Settings.TLS.Hosts; len(hosts) > 0 {
 		return "https://" + hosts[0]
 	}

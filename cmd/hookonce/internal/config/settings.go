@@ -32,15 +32,21 @@ const (
 // Settings are checked, and do not change after Load. A zero value in Engine means the default. Printing
 // them in any form shows no secret.
 type Settings struct {
-	File string // the settings file that was read; "" if there was none
+	File    string // the settings file that was read; "" if there was none
+	EnvFile string // the file that env_file names; "" for none
+	// FromEnvironment names the variables of the settings file whose values come from the environment of
+	// the process, which keeps them until it ends.
+	FromEnvironment []string
 
 	// Database is sqlite:PATH or a PostgreSQL URL with its password. Show DatabaseDisplay instead.
 	Database string
 	Migrate  string // MigrateAuto or MigrateManual
 	Schema   string // of a PostgreSQL database; without meaning on SQLite
 	Listen   string // host:port of /webhooks/
-	TLS      TLS    // the certificates of Listen
-	Admin    Admin
+	// PublicURL is how senders reach the gateway, without /webhooks/; "" if it is not known.
+	PublicURL string
+	TLS       TLS // the certificates of Listen
+	Admin     Admin
 	// AllowUnsafe names the durability settings of the database that may be weak, by the names of
 	// driver.Weakness.
 	AllowUnsafe []string
@@ -74,6 +80,7 @@ type Admin struct {
 	Listen    string // host:port
 	Token     Secret // may be "" only if Listen is a loopback address
 	ReadToken Secret // sees everything and changes nothing; "" means none
+	Title     string // names this gateway on every page, such as production; "" for none
 }
 
 // SQLitePath returns the path of a SQLite database; false if Database is of another kind.
@@ -157,7 +164,7 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 	if opts.Environ != nil {
 		environ = opts.Environ
 	}
-	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool), checkPostgres: opts.CheckPostgres, checkTLS: opts.CheckTLS}
+	l := &loader{dir: opts.Dir, env: make(map[string]string), used: make(map[string]bool), fromFile: make(map[string]bool), checkPostgres: opts.CheckPostgres, checkTLS: opts.CheckTLS}
 	for _, entry := range environ() {
 		if name, value, ok := strings.Cut(entry, "="); ok {
 			l.env[name] = value
@@ -165,7 +172,7 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 	}
 	root := l.readFile(opts.File)
 	settings := l.settings(root, &opts.Flags)
-	settings.File = l.file
+	settings.File, settings.EnvFile, settings.FromEnvironment = l.file, l.envFile, l.fromEnvironment()
 	l.unknownVariables()
 	sortFaults(l.faults)
 	sortFaults(l.warnings)

@@ -91,15 +91,16 @@ func TestLoadEverything(t *testing.T) {
 		t.Errorf("DatabaseDisplay = %s, want %s", got, want)
 	}
 	want := &Settings{
-		File:          "hookonce.yaml",
-		Database:      "postgres://hooks:pass:w@rd/@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write",
-		Migrate:       MigrateManual,
-		Schema:        "webhooks",
-		Listen:        "0.0.0.0:8080",
-		Admin:         Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
-		AllowUnsafe:   []string{"fsync"},
-		ShutdownDelay: 5 * time.Second,
-		Engine:        fullEngine(),
+		File:            "hookonce.yaml",
+		FromEnvironment: []string{"DB_PASSWORD", "PAY_SECRET"},
+		Database:        "postgres://hooks:pass:w@rd/@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write",
+		Migrate:         MigrateManual,
+		Schema:          "webhooks",
+		Listen:          "0.0.0.0:8080",
+		Admin:           Admin{Listen: "10.0.0.5:8081", Token: "0123456789abcdef"},
+		AllowUnsafe:     []string{"fsync"},
+		ShutdownDelay:   5 * time.Second,
+		Engine:          fullEngine(),
 		Named: map[string]Named{
 			"pay":  {Secret: "${PAY_SECRET}"},
 			"bank": {Params: map[string]string{"secret": "file:secret"}},

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,9 +24,12 @@ const minToken = 16
 const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
-	"database", "migrate", "schema", "listen", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
+	"env_file", "database", "migrate", "schema", "listen", "public_url", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
 	"unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
 }
+
+// maxTitle bounds admin.title, in bytes: it stands in the head of every page.
+const maxTitle = 60
 
 // variables are the HOOKONCE_* variables, by the key that they replace.
 var variables = map[string]string{
@@ -51,7 +55,7 @@ func (l *loader) override(n *node, key, flagName, flag string) *node {
 // may be misspelled.
 func (l *loader) unknownVariables() {
 	const prefix = "HOOKONCE_"
-	known, endings := []string{"HOOKONCE_CONFIG"}, []string{"CONFIG"}
+	known, endings := []string{"HOOKONCE_CONFIG", "HOOKONCE_ADMIN_URL"}, []string{"CONFIG", "ADMIN_URL"}
 	for _, name := range variables {
 		known, endings = append(known, name), append(endings, strings.TrimPrefix(name, prefix))
 	}
@@ -81,6 +85,7 @@ var unsafeSettings = []string{
 
 func (l *loader) settings(root *node, flags *Flags) *Settings {
 	top := l.mapping(root, topKeys...)
+	l.readEnvFile(top.get("env_file"))
 	s := &Settings{
 		Database:      l.database(l.override(top.get("database"), "database", "--database", flags.Database)),
 		Migrate:       cmp.Or(l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual), MigrateAuto),
@@ -134,8 +139,12 @@ func (l *loader) schema(n *node, s *Settings) string {
 func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	listen := l.override(top.get("listen"), "listen", "--listen", flags.Listen)
 	s.Listen = l.address(listen, DefaultListen)
+	s.PublicURL = l.publicURL(top.get("public_url"))
 	s.TLS = l.tls(top.get("tls"))
-	admin := l.mapping(top.get("admin"), "listen", "token", "read_token")
+	admin := l.mapping(top.get("admin"), "listen", "token", "read_token", "title")
+	if s.Admin.Title = l.word(admin.get("title")); len(s.Admin.Title) > maxTitle {
+		l.fault(admin.get("title"), "it has more than %d bytes", maxTitle)
+	}
 	adminListen := l.override(admin.get("listen"), "admin.listen", "--admin-listen", flags.AdminListen)
 	s.Admin.Listen = l.address(adminListen, DefaultAdminListen)
 	token := l.override(admin.get("token"), "admin.token", "", "")
@@ -153,6 +162,20 @@ func (l *loader) listeners(s *Settings, top mapping, flags *Flags) {
 	if s.Listen != "" && s.Listen == s.Admin.Listen && !strings.HasSuffix(s.Listen, ":0") {
 		l.fault(where, "the same address already serves /webhooks/")
 	}
+}
+
+// publicURL reads the address of the gateway for senders.
+func (l *loader) publicURL(n *node) string {
+	text := strings.TrimRight(l.word(n), "/")
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		l.faultHint(n, "as https://hooks.example.com", "it is not a URL of a host that senders reach")
+		return ""
+	}
+	return text
 }
 
 // token reads a token of the API. A short one is a warning on loopback and a fault elsewhere.

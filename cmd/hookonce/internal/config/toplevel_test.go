@@ -146,7 +146,7 @@ func TestUnknownVariables(t *testing.T) {
 	s := mustLoad(t, LoadOptions{Dir: dirWith(t, "listen: ${HOOKONCE_MY_LISTEN}\nmigrate: ${HOOKONCE_MY_MIGRATE:-auto}\n"), Environ: environ(
 		"HOOKONCE_MY_LISTEN=:1", "HOOKONCE_MY_MIGRATE=manual", "HOOKONCE_TEST_POSTGRES=x", "HOOKONCE_LISSTEN=:2", "HOOKONCE_ELSE=secret-value", "PATH=/bin",
 	)})
-	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
+	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_ADMIN_URL, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
 		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_READ_TOKEN, HOOKONCE_RETENTION, HOOKONCE_SCHEMA, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
 		"HOOKONCE_LISSTEN: nothing reads this variable (did you mean HOOKONCE_LISTEN?)"
 	if diff := cmp.Diff(want, warnings(s)); diff != "" {

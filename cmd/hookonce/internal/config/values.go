@@ -16,8 +16,10 @@ type loader struct {
 	file string // "" if there is none
 	dir  string // base of relative paths
 
-	env  map[string]string
-	used map[string]bool // variables that the file names
+	env      map[string]string
+	used     map[string]bool // variables that the file names
+	envFile  string          // the path that env_file names, as shown; "" for none
+	fromFile map[string]bool // variables of that file
 
 	checkPostgres func(url string) error                 // LoadOptions.CheckPostgres
 	checkTLS      func(cert, key string) (string, error) // LoadOptions.CheckTLS
@@ -297,7 +299,11 @@ func (l *loader) variable(n *node, inside string) (string, bool) {
 	case hasFallback:
 		return fallback, true
 	case !set:
-		l.faultHint(n, "or give it a default: ${"+name+":-...}", "the variable %s is not set", name)
+		hint := "or give it a default: ${" + name + ":-...}"
+		if l.envFile != "" {
+			hint = "set it in " + l.envFile + ", " + hint
+		}
+		l.faultHint(n, hint, "the variable %s is not set", name)
 		l.faults[len(l.faults)-1].Unset = name
 	}
 	return "", set
