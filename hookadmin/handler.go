@@ -65,8 +65,18 @@ type Config struct {
 	// WebhookURL is the address of the gateway for senders, without /webhooks/: "https://hooks.example.com".
 	// The dashboard shows the addresses of sources with it. "" shows only their paths.
 	WebhookURL string
+	// About describes the gateway to commands and on every page.
+	About About
 	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger
+}
+
+// About describes a gateway: which one it is, and the database that it serves. Every field may be "".
+type About struct {
+	Title    string `json:"title"`    // admin.title of the settings
+	Version  string `json:"version"`  // of the program
+	Database string `json:"database"` // without its password; the path of a SQLite file is absolute
+	Docs     string `json:"-"`        // address of the documentation
 }
 
 type handler struct {
@@ -81,6 +91,7 @@ type handler struct {
 	counts   *counts
 	kept     *keptPages // without those of one event
 	webhooks string     // see Config.WebhookURL
+	about    About
 	logger   *slog.Logger
 
 	keptEvents *keptPages
@@ -145,7 +156,7 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
 		streams: newStreams(cfg, logger), guard: g, formKey: formKey, counts: newCounts(cfg.Store),
-		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), logger: logger,
+		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), about: cfg.About, logger: logger,
 	}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
@@ -197,6 +208,7 @@ var endpoints = []endpoint{
 	{method: "POST", path: "/api/v1/destinations/{name}/retry", serve: (*handling).retryDestination, thing: destinationThing},
 	{method: "POST", path: "/api/v1/destinations/{name}/pause", serve: (*handling).pauseDestination, thing: destinationThing},
 	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handling).resumeDestination, thing: destinationThing},
+	{method: "GET", path: "/api/v1/gateway", serve: (*handling).showGateway},
 	{method: "GET", path: "/api/v1/stats", serve: (*handling).showStats},
 	{method: "GET", path: "/api/v1/series", serve: (*handling).showSeries, query: seriesParameters},
 	{method: "GET", path: "/api/v1/stream", serve: (*handling).showStream, query: streamParameters},
@@ -254,7 +266,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if e := forMethod(at, r.Method); e != nil {
 		here = e
 	}
-	h.about(here, values).serve(w, r, at, values)
+	h.handling(here, values).serve(w, r, at, values)
 }
 
 // serve answers a request to one of the endpoints at its path, whose segments have these values.
@@ -312,9 +324,9 @@ func (h *handling) answerPanic(w http.ResponseWriter, r *http.Request) {
 	h.fail(w, r, status, "An internal error occurred. The log has it under this error id.", fmt.Errorf("panic: %v\n%s", v, debug.Stack()))
 }
 
-// about returns h at work on one request of e, with the source, event, message or quarantined request in
+// handling returns h at work on one request of e, with the source, event, message or quarantined request in
 // its log lines.
-func (h *handler) about(e *endpoint, values map[string]string) *handling {
+func (h *handler) handling(e *endpoint, values map[string]string) *handling {
 	logger := h.logger
 	for _, name := range []string{"source", "event_id"} {
 		if value, ok := values[name]; ok {

@@ -45,6 +45,9 @@ func (h *handling) listDestinations(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, page)
 }
 
+// showGateway answers without the database, so that a command can name the gateway in any case.
+func (h *handler) showGateway(w http.ResponseWriter, _ *http.Request) { writeJSON(w, h.about) }
+
 func (h *handling) showStats(w http.ResponseWriter, r *http.Request) {
 	stats, err := h.stats(r)
 	if err != nil {

@@ -61,7 +61,8 @@ type page struct {
 	Sections  []section
 	CanSearch bool
 	Outage    *outage // nil while deliveries can be claimed
-	SignOut   bool    // shows the button that ends the session
+	About     About
+	SignOut   bool // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
 	MayChange              bool
 	Refresh                string // seconds until the browser reloads the page; "" for never
@@ -125,8 +126,9 @@ func contentOf(folder string) []string {
 func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
 	at := r.URL.EscapedPath()
 	p.Root = rootFrom(at)
+	p.About.Docs = h.about.Docs
 	if h.access != NoAccess {
-		p.SignOut = h.guard.signsIn()
+		p.SignOut, p.About = h.guard.signsIn(), h.about
 		p.MayChange = h.access == FullAccess
 		p.Sections = sectionsAt(at, p.Root)
 		p.CanSearch = true

@@ -263,9 +263,9 @@
     function pause() {
       paused = !paused;
       button.setAttribute('aria-pressed', String(paused));
-      button.querySelector('span').textContent = paused ? 'Paused' : 'Pause';
-      button.title = paused ? 'Nothing on this page changes. Press to go on (p)' : 'Stop all changes of this page (p)';
-      announce(paused ? 'Paused: nothing on this page changes' : 'Live again');
+      button.querySelector('span').textContent = paused ? 'Stopped' : 'Stop refreshing';
+      button.title = paused ? 'Nothing on this page changes. Press to go on (p)' : 'Stop refreshing this page (p)';
+      announce(paused ? 'Stopped: nothing on this page changes' : 'Live again');
       if (paused) stop();
       else { start(); again(true); }
     }

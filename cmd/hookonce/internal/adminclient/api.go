@@ -102,6 +102,11 @@ func (c *Client) Destinations(ctx context.Context) (*hookadmin.DestinationPage, 
 	return get[hookadmin.DestinationPage](ctx, c, api+"/destinations", nil)
 }
 
+// Gateway says which gateway answers.
+func (c *Client) Gateway(ctx context.Context) (*hookadmin.About, error) {
+	return get[hookadmin.About](ctx, c, api+"/gateway", nil)
+}
+
 // Ready returns nil if the gateway can claim deliveries.
 func (c *Client) Ready(ctx context.Context) error {
 	return c.Get(ctx, "/readyz", nil, new(hookadmin.Health))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -25,8 +26,8 @@ import (
 type Options struct {
 	Settings *config.Settings
 	Logger   *slog.Logger
-	// Version and Revision of this program, for the metrics.
-	Version, Revision string
+	// Version and Revision of this program, for the metrics; the dashboard shows the former, and links to Docs.
+	Version, Revision, Docs string
 	// Hangups receives each request to reload the settings, and Reload reads them. If Hangups is
 	// nil, the settings are never reloaded.
 	Hangups <-chan os.Signal
@@ -161,12 +162,25 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		StreamClients:  func(n int) { measured.StreamClients.Set(float64(n)) },
 		Metrics:        measured.Handler(),
 		WebhookURL:     g.webhookURL(),
+		About:          aboutOf(o),
 		Logger:         o.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.public.Close(), g.admin.Close())
 	}
 	return g, nil
+}
+
+// aboutOf tells commands and pages which gateway this is. A relative path of a SQLite file is that of this
+// process, which commands elsewhere do not know.
+func aboutOf(o *Options) hookadmin.About {
+	about := hookadmin.About{Title: o.Settings.Admin.Title, Version: o.Version, Database: o.Settings.DatabaseDisplay(), Docs: o.Docs}
+	if path, is := o.Settings.SQLitePath(); is {
+		if absolute, err := filepath.Abs(path); err == nil {
+			about.Database = "sqlite:" + absolute
+		}
+	}
+	return about
 }
 
 // showWarnings shows the warnings of settings on the dashboard, except those that it derives from

@@ -25,12 +25,21 @@ type apiFlags struct {
 	*settingsFlags
 	adminURL string
 	name     string // of the flag with the URL
+	variable bool   // adminURL is that of HOOKONCE_ADMIN_URL
 	ca       caFlag
+}
+
+// place names the flag or the variable of adminURL.
+func (f *apiFlags) place() string {
+	if f.variable {
+		return adminURLVariable
+	}
+	return "--" + f.name
 }
 
 func addAPIFlags(cmd *cobra.Command) *apiFlags {
 	f := &apiFlags{settingsFlags: addSettingsFlags(cmd), name: "admin-url"}
-	cmd.Flags().StringVar(&f.adminURL, f.name, "", "ask the gateway with this admin `URL`; its token is read from HOOKONCE_ADMIN_TOKEN")
+	cmd.Flags().StringVar(&f.adminURL, f.name, "", "ask the gateway with this admin `URL` (or HOOKONCE_ADMIN_URL); its token is read from HOOKONCE_ADMIN_TOKEN")
 	f.ca.add(cmd)
 	return f
 }
@@ -86,12 +95,15 @@ type api struct {
 
 // withAPI calls work with the admin API.
 func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work func(context.Context, *api) error) error {
-	client, settings, err := p.findGateway(ctx, f)
+	client, settings, err := p.findGateway(ctx, f, how)
 	if err != nil {
 		return err
 	}
 	if client != nil {
 		return work(ctx, &api{client, p.newProgress(), nil})
+	}
+	if f.database == "" && p.missing(settings) {
+		return p.nothingHere(f.settingsFlags, settings)
 	}
 	return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
 		if err := app.CheckSchema(ctx, store); err != nil {
@@ -105,23 +117,36 @@ func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work fun
 	})
 }
 
-// findGateway returns a client of a running gateway, or nil and the settings if there is none.
-func (p *program) findGateway(ctx context.Context, f *apiFlags) (*adminclient.Client, *config.Settings, error) {
+// findGateway returns a client of a running gateway, or nil and the settings if there is none. A gateway
+// needs no settings here, so their faults matter only without one.
+func (p *program) findGateway(ctx context.Context, f *apiFlags, how access) (*adminclient.Client, *config.Settings, error) {
+	p.readAdminURL(f)
 	if f.adminURL != "" {
 		if f.database != "" {
 			return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s and --database exclude each other", f.name))
 		}
 		client, err := p.namedGateway(f)
+		if err == nil && how == changes && f.variable {
+			p.nameGateway(ctx, client)
+		}
 		return client, nil, err
 	}
 	if f.cmd.Flags().Changed(f.name) {
 		return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s has no value", f.name))
 	}
-	settings, err := p.load(f.settingsFlags)
-	if err != nil {
-		return nil, nil, err
+	settings, faults := p.inspect(f.settingsFlags, config.Flags{})
+	if faults != nil {
+		if err := f.misused(faults); err != nil {
+			return nil, nil, err
+		}
 	}
 	client, err := p.localGateway(ctx, settings)
+	if client == nil && err == nil && p.mayGuess(f.settingsFlags, settings, faults) {
+		client, err = p.guessedGateway(ctx, settings, how)
+	}
+	if client == nil && err == nil && faults != nil {
+		err = unusableSettings(faults)
+	}
 	return client, settings, err
 }
 
@@ -142,7 +167,7 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 	}
 	client, err := adminclient.New(f.adminURL, token, roots)
 	if err != nil {
-		return nil, newUsageError(f.cmd, fmt.Errorf("--%s: %w", f.name, err))
+		return nil, newUsageError(f.cmd, fmt.Errorf("%s: %w", f.place(), err))
 	}
 	return client, nil
 }
@@ -150,6 +175,9 @@ func (p *program) namedGateway(f *apiFlags) (*adminclient.Client, error) {
 // localGateway returns a client of the gateway of this user on the database of the settings, or nil
 // if none answers.
 func (p *program) localGateway(ctx context.Context, settings *config.Settings) (*adminclient.Client, error) {
+	if settings.Database == "" {
+		return nil, nil
+	}
 	address := app.LocalGateway(settings)
 	if address == "" {
 		return nil, nil
@@ -167,6 +195,7 @@ func (p *program) localGateway(ctx context.Context, settings *config.Settings) (
 
 // namedOrLocal returns a client of the gateway at --admin-url, or of the local one, or nil.
 func (p *program) namedOrLocal(ctx context.Context, f *apiFlags, settings *config.Settings) (*adminclient.Client, error) {
+	p.readAdminURL(f)
 	if f.adminURL != "" {
 		return p.namedGateway(f)
 	}

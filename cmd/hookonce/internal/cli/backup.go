@@ -21,7 +21,7 @@ func (p *program) backupCommand() *cobra.Command {
 	}
 	flags := addSettingsFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings, err := p.load(flags)
+		settings, err := p.loadToOpen(cmd.Context(), flags)
 		if err != nil {
 			return err
 		}

@@ -48,6 +48,11 @@ func (p *program) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if flags.adminURL == "" && client == nil && p.mayGuess(flags.settingsFlags, settings, faults) {
+			if client = answering(cmd.Context(), settings); client != nil && (p.missing(settings) || p.noDatabase(flags.settingsFlags, settings)) {
+				settings.Database = "" // only that gateway knows which it is
+			}
+		}
 		if flags.adminURL != "" && p.noDatabase(flags.settingsFlags, settings) {
 			settings.Database = "" // the default is that of a gateway here
 		}

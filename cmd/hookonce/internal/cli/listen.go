@@ -89,7 +89,7 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 	}
 	ctx, restore := interruptible(ctx)
 	defer restore()
-	client, settings, err := p.findGateway(ctx, f.api)
+	client, settings, err := p.findGateway(ctx, f.api, reads)
 	if err != nil {
 		return err
 	}

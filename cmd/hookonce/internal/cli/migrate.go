@@ -44,7 +44,7 @@ func (p *program) migrateUpCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := p.load(flags)
+		settings, err := p.loadToOpen(cmd.Context(), flags)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		settings, err := p.load(flags)
+		settings, err := p.loadToOpen(cmd.Context(), flags)
 		if err != nil {
 			return err
 		}

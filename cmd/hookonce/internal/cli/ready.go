@@ -34,7 +34,7 @@ func (p *program) readyCommand() *cobra.Command {
 		if timeout <= 0 {
 			return newUsageError(cmd, errors.New("--timeout must be longer than 0"))
 		}
-		client, err := p.gatewayToProbe(flags)
+		client, err := p.gatewayToProbe(cmd.Context(), flags)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,8 @@ func (p *program) readyCommand() *cobra.Command {
 
 // gatewayToProbe returns a client, without a token, of the gateway at --admin-url or of the local one.
 // Of the settings only the database matters.
-func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
+func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient.Client, error) {
+	p.readAdminURL(f)
 	address := f.adminURL
 	switch {
 	case address != "" && f.database != "":
@@ -64,14 +65,19 @@ func (p *program) gatewayToProbe(f *apiFlags) (*adminclient.Client, error) {
 			if err := f.misused(faults); err != nil {
 				return nil, err
 			}
-			if settings.Database == "" {
+			if settings.Database == "" && settings.Admin.Listen == "" {
 				return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
 			}
 		}
-		if address = app.LocalGateway(settings); address == "" {
+		if address = app.LocalGateway(settings); address == "" && p.mayGuess(f.settingsFlags, settings, faults) {
+			if client := answering(ctx, settings); client != nil {
+				return client, nil
+			}
+		}
+		if address == "" {
 			return nil, &app.Error{
 				Err:    fmt.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay()),
-				Remedy: "start it with hookonce serve, or name the gateway by --admin-url",
+				Remedy: "start it with hookonce serve, or --admin-url URL of the gateway",
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (p *program) serveCommand() *cobra.Command {
 		defer signal.Stop(hangups)
 		built := build.Read()
 		return app.Serve(ctx, &app.Options{
-			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: built.Version, Revision: built.Revision,
+			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: built.Version, Revision: built.Revision, Docs: build.Page("README.md"),
 			Serving: func(public, admin string) { p.printBanner(&banner{settings, public, admin}, &logs) },
 		})
 	}

@@ -93,7 +93,7 @@ func using(ctx context.Context, settings *config.Settings, open openFunc, work f
 // withSettings calls work with the settings and their database. It fails if the schema is not the one
 // of this program, and never migrates: a running gateway may be older.
 func (p *program) withSettings(ctx context.Context, f *settingsFlags, work func(context.Context, *config.Settings, driver.Store) error) error {
-	settings, err := p.load(f)
+	settings, err := p.loadToOpen(ctx, f)
 	if err != nil {
 		return err
 	}

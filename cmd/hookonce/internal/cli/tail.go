@@ -49,7 +49,7 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		ctx, restore := interruptible(cmd.Context())
 		defer restore()
 		t := &tail{program: p, query: query, filter: filter, newest: newest, asJSON: asJSON, out: p.newTailWriter(asJSON), notes: p.stderr}
-		client, settings, err := p.findGateway(ctx, flags)
+		client, settings, err := p.findGateway(ctx, flags, reads)
 		switch {
 		case err != nil:
 			return err
@@ -59,6 +59,9 @@ func (p *program) eventsTailCommand() *cobra.Command {
 		state, err := t.state()
 		if err != nil {
 			return newUsageError(cmd, err)
+		}
+		if flags.database == "" && p.missing(settings) {
+			return p.nothingHere(flags.settingsFlags, settings)
 		}
 		return using(ctx, settings, app.OpenStore, func(ctx context.Context, store driver.Store) error {
 			if err := app.CheckSchema(ctx, store); err != nil {

@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/shown"
+)
+
+// adminURLVariable names a gateway in place of --admin-url.
+const adminURLVariable = "HOOKONCE_ADMIN_URL"
+
+// readAdminURL takes the address of the gateway from its variable. Flags win over variables, so --config
+// and --database leave it aside.
+func (p *program) readAdminURL(f *apiFlags) {
+	if f.adminURL == "" && f.config == "" && f.database == "" && !f.cmd.Flags().Changed(f.name) {
+		f.adminURL = p.variable(adminURLVariable)
+		f.variable = f.adminURL != ""
+	}
+}
+
+// mayGuess reports whether a command may ask a gateway of which it knows the address alone: if nothing
+// names a database, or if the settings lead to none. They do so on a server, where a service has other
+// variables and another working directory than the person who types.
+func (p *program) mayGuess(f *settingsFlags, settings *config.Settings, faults *config.Faults) bool {
+	return f.database == "" && (faults != nil || p.noDatabase(f, settings) || p.missing(settings))
+}
+
+// missing reports whether the SQLite file of the settings does not exist.
+func (p *program) missing(settings *config.Settings) bool {
+	path, is := settings.SQLitePath()
+	return is && !exists(path)
+}
+
+// answering returns a client, without a token, of a gateway that answers at the admin address of the
+// settings; nil if none does. Any program of this machine may listen there, so no token goes to it.
+func answering(ctx context.Context, settings *config.Settings) *adminclient.Client {
+	host, port, err := net.SplitHostPort(settings.Admin.Listen)
+	if err != nil || port == "0" {
+		return nil
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	client, err := adminclient.New("http://"+net.JoinHostPort(host, port), "", nil)
+	if err != nil || !client.Alive(ctx) {
+		return nil
+	}
+	return client
+}
+
+// guessedGateway returns answering's client, and names the gateway before a change. It fails if the
+// gateway needs a token.
+func (p *program) guessedGateway(ctx context.Context, settings *config.Settings, how access) (*adminclient.Client, error) {
+	client := answering(ctx, settings)
+	if client == nil {
+		return nil, nil
+	}
+	_, err := client.Gateway(ctx)
+	if problem, is := errors.AsType[*adminclient.Problem](err); is && problem.Status == http.StatusUnauthorized {
+		return nil, needsToken(client)
+	}
+	if how == changes {
+		p.nameGateway(ctx, client)
+	}
+	return client, nil
+}
+
+func needsToken(client *adminclient.Client) error {
+	return &app.Error{
+		Err:    fmt.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that nobody named", client),
+		Remedy: "--admin-url " + client.String() + ", with the token in HOOKONCE_ADMIN_TOKEN",
+	}
+}
+
+// nameGateway says on stderr which gateway is about to be changed. If the gateway does not say, the change
+// itself will fail with the reason.
+func (p *program) nameGateway(ctx context.Context, client *adminclient.Client) {
+	about, err := client.Gateway(ctx)
+	if err != nil {
+		return
+	}
+	words := []string{client.String()}
+	for _, word := range []string{about.Title, about.Database} {
+		if word != "" {
+			words = append(words, shown.Escape(word))
+		}
+	}
+	fmt.Fprintln(p.stderr, "Gateway: "+strings.Join(words, " · "))
+}
+
+// nothingHere is the error of a command that finds neither a gateway nor a database.
+func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error {
+	here := "the current folder"
+	if dir, err := os.Getwd(); err == nil {
+		here = dir
+	}
+	if p.noDatabase(f, settings) {
+		return &app.Error{
+			Err:    fmt.Errorf("no gateway answers at http://%s, and %s has neither %s nor a database", settings.Admin.Listen, shown.Escape(here), config.DefaultFile),
+			Remedy: "--admin-url URL of the gateway; or --config FILE with its settings; or --database URL",
+		}
+	}
+	path, _ := settings.SQLitePath()
+	return &app.Error{
+		Err:    fmt.Errorf("no gateway answers at http://%s, and the database %s does not exist here, in %s", settings.Admin.Listen, shown.Escape(path), shown.Escape(here)),
+		Remedy: "--admin-url URL of the gateway; or --database sqlite:PATH, because a relative path of the settings is one of the gateway's folder",
+	}
+}
+
+// loadToOpen is load for a command that opens the database itself. It refuses to make a file, or to miss one,
+// where a gateway runs on a database that the caller did not name: the file is probably that of the gateway,
+// and only its owner should say so.
+func (p *program) loadToOpen(ctx context.Context, f *settingsFlags) (*config.Settings, error) {
+	settings, faults := p.inspect(f, config.Flags{})
+	if faults != nil {
+		if err := f.misused(faults); err != nil {
+			return nil, err
+		}
+	}
+	if f.database == "" && (p.missing(settings) || faults != nil) {
+		if client := answering(ctx, settings); client != nil {
+			return nil, unnamed(ctx, client)
+		}
+	}
+	if faults != nil {
+		return nil, unusableSettings(faults)
+	}
+	return settings, nil
+}
+
+// unnamed is the error for a database that only a guessed gateway names.
+func unnamed(ctx context.Context, client *adminclient.Client) error {
+	database := "sqlite:PATH"
+	text := fmt.Sprintf("this command opens a database itself, and only the gateway at %s knows its own", client)
+	if about, err := client.Gateway(ctx); err == nil && about.Database != "" {
+		text = fmt.Sprintf("this command opens a database itself, and only the gateway at %s names one: %s", client, about.Database)
+		database = about.Database
+	}
+	if !strings.HasPrefix(database, "sqlite:") {
+		database = "URL"
+	}
+	return &app.Error{Err: errors.New(text), Remedy: "--database " + word(database) + ", as the user of that gateway"}
+}
