@@ -66,17 +66,19 @@ type Config struct {
 	// The dashboard shows the addresses of sources with it. "" shows only their paths.
 	WebhookURL string
 	// About describes the gateway to commands and on every page.
-	About About
+	About Gateway
+	// Docs is the address of the documentation, which every page links to; "" for no link.
+	Docs string
 	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// About describes a gateway: which one it is, and the database that it serves. Every field may be "".
-type About struct {
+// Gateway is the answer of GET /api/v1/gateway: which gateway this is, and the database that it serves. Every
+// field may be "".
+type Gateway struct {
 	Title    string `json:"title"`    // admin.title of the settings
 	Version  string `json:"version"`  // of the program
 	Database string `json:"database"` // without its password; the path of a SQLite file is absolute
-	Docs     string `json:"-"`        // address of the documentation
 }
 
 type handler struct {
@@ -91,7 +93,8 @@ type handler struct {
 	counts   *counts
 	kept     *keptPages // without those of one event
 	webhooks string     // see Config.WebhookURL
-	about    About
+	about    Gateway
+	docs     string
 	logger   *slog.Logger
 
 	keptEvents *keptPages
@@ -156,7 +159,7 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	h := &handler{
 		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
 		streams: newStreams(cfg, logger), guard: g, formKey: formKey, counts: newCounts(cfg.Store),
-		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), about: cfg.About, logger: logger,
+		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), about: cfg.About, docs: cfg.Docs, logger: logger,
 	}
 	if h.warnings == nil {
 		h.warnings = func() []string { return nil }
@@ -202,6 +205,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/api/v1/quarantine/{id}", serve: (*handling).showQuarantined, thing: quarantinedRequest},
 	{method: "POST", path: "/api/v1/quarantine/{id}/retry", serve: (*handling).retryQuarantined, thing: quarantinedRequest},
 	{method: "GET", path: "/api/v1/refused", serve: (*handling).listRefused, query: refusedParameters},
+	{method: "GET", path: "/api/v1/refused/groups", serve: (*handling).groupRefused, query: refusedGroupParameters},
 	{method: "GET", path: "/api/v1/sources", serve: (*handling).listSources},
 	{method: "GET", path: "/api/v1/routes", serve: (*handling).listRoutes},
 	{method: "GET", path: "/api/v1/destinations", serve: (*handling).listDestinations},
@@ -228,6 +232,7 @@ var endpoints = []endpoint{
 	{method: "GET", path: "/destinations/{name}", serve: (*handling).showDestination, query: chartPageParameters, thing: destinationThing, page: true},
 	{method: "GET", path: "/dead-letters", serve: (*handling).showLettersPage, query: letterParameters, page: true},
 	{method: "GET", path: "/refused", serve: (*handling).showRefusedPage, query: refusedPageParameters, page: true},
+	{method: "GET", path: "/refused/groups", serve: (*handling).showRefusedGroupsPage, query: refusedGroupPageParameters, page: true},
 	{method: "GET", path: "/quarantine", serve: (*handling).showQuarantinePage, query: quarantinePageParameters, page: true},
 	{method: "POST", path: "/act/destination", serve: (*handling).actDestination, thing: destinationThing, page: true},
 	{method: "GET", path: "/jobs", serve: (*handling).showJobsPage, query: jobPageParameters, page: true},

@@ -215,9 +215,11 @@ func shapes() map[string]reflect.Type {
 		hookadmin.Stats{},
 		hookadmin.SeriesPage{},
 		hookadmin.RefusedPage{},
+		hookadmin.RefusedGroupPage{},
 		hookadmin.SearchPage{},
 		hookadmin.StreamRow{},
 		hookadmin.Health{},
+		hookadmin.Gateway{},
 	} {
 		collect(all, reflect.TypeOf(v))
 	}

@@ -59,6 +59,12 @@ func (h *handler) webhookURL(source string) string {
 	return cmp.Or(h.webhooks, "http://127.0.0.1:8080") + "/webhooks/" + url.PathEscape(source)
 }
 
+// public reports whether the gateway knows an address that senders elsewhere can reach.
+func (h *handler) public() bool {
+	u, err := url.Parse(h.webhooks)
+	return err == nil && u.Host != "" && !limit.Loopback(u.Hostname())
+}
+
 // sendCommand returns the command that sends a first event to a source, as its provider would. The
 // secret stays in a variable of the shell.
 func (h *handler) sendCommand(s *operate.SourceStatus) string {

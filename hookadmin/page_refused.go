@@ -15,12 +15,15 @@ import (
 
 var refusedPageParameters = []string{"source", "reason", "remote", "id", "since", "until", "tz", "limit", "cursor", "refresh"}
 
+var refusedGroupPageParameters = []string{"source", "reason", "remote", "since", "until", "tz", "refresh"}
+
 // refusedPage is the content of refused.html.
 type refusedPage struct {
 	*listPage
 	Rows   []RefusedRequest
 	Wrong  []wrongSecret
-	NoLook bool // the figures that tell wrong secrets could not be read
+	Groups string // link to the same requests by address and reason
+	NoLook bool   // the figures that tell wrong secrets could not be read
 }
 
 // wrongSecret is a source whose signed requests are all refused.
@@ -38,12 +41,8 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	l := startList(r, values, "refused", refusedPageParameters)
 	found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused, newRefusedPage)
-	l.field("source", "Source", "", h.sources()...)
-	l.field("reason", "Reason", "", tell.Reasons()...)
-	l.field("remote", "Remote address", "203.0.113.9")
-	l.field("id", "Error id", "of the answer or the log")
-	l.spanFields()
-	content := &refusedPage{listPage: l}
+	h.refusedFields(l)
+	content := &refusedPage{listPage: l, Groups: l.Root + "refused/groups" + queryOf(maps.Clone(values), "id", "", "cursor", "", "limit", "", "refresh", "")}
 	if found != nil {
 		content.Rows = found.Refused
 	}
@@ -64,6 +63,17 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Live = l.orRetry(p.Live)
 	h.render(w, r, status, "refused.html", p)
+}
+
+// refusedFields adds the filters of refused requests.
+func (h *handler) refusedFields(l *listPage) {
+	l.field("source", "Source", "", h.sources()...)
+	l.field("reason", "Reason", "", tell.Reasons()...)
+	l.field("remote", "Remote address", "203.0.113.9")
+	if l.path == "refused" {
+		l.field("id", "Error id", "of the answer or the log")
+	}
+	l.spanFields()
 }
 
 // refusedBody returns the view of the kept part of a body; nil if no part is kept.

@@ -122,10 +122,14 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 	if err != nil {
 		return nil, err
 	}
+	recent, err := h.recently(ctx, now)
+	if err != nil {
+		return nil, err
+	}
 	today, hour, long := byName(series[0]), byName(series[1]), byName(series[2])
 	for i := range rows {
 		name := names[i]
-		a := newActivity(&rows[i], filters[0], today[name])
+		a := newActivity(&rows[i], filters[0], today[name], recent[name])
 		a.Last = Time(cmp.Or(lastOf(hour[name], time.Minute, now), lastOf(today[name], time.Hour, now), lastOf(long[name], 24*time.Hour, now)))
 		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {
@@ -137,7 +141,7 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 }
 
 // newActivity sums up the deliveries of a source by the hour, and judges them.
-func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point) *sourceActivity {
+func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point, last recent) *sourceActivity {
 	n, refused, failed := sumOf(points), sumOf(points, "refused"), sumOf(points, "failed", "unavailable")
 	buckets := bucketsOf(points)
 	a := &sourceActivity{
@@ -148,6 +152,8 @@ func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point) *s
 		a.SlowAnswers = placeOf(spec.Retry.Timeout/2, driver.FigureDeliveries.Bounds()) < float64(b)
 	}
 	switch {
+	case last.rotated():
+		a.Health, a.Why = "trouble", last.why()+" "+afterRotation
 	case n > 0 && refused == n:
 		a.Health, a.Why = "trouble", "Every delivery of the last 24 hours was refused. Wrong secret?"
 	case failed > 0:
@@ -172,7 +178,8 @@ func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point) *s
 type sourcePage struct {
 	sourceRow
 	URL     string
-	Full    bool // URL has a host
+	Full    bool   // URL is one that senders elsewhere can reach
+	Path    string // of URL
 	Send    string
 	Spec    *provider.Spec
 	Span    spanChoice
@@ -208,7 +215,7 @@ func (h *handling) showSource(w http.ResponseWriter, r *http.Request) {
 	}
 	row, status := &rows[at], h.engine.Operator().Sources()[at]
 	content := &sourcePage{
-		sourceRow: *row, URL: h.webhookURL(row.Name), Full: h.webhooks != "", Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
+		sourceRow: *row, URL: h.webhookURL(row.Name), Path: "/webhooks/" + url.PathEscape(row.Name), Full: h.public(), Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}
 	content.Events = "../events" + queryOf(url.Values{"source": {row.Name}})
 	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*sourceFigures, error) {

@@ -61,7 +61,8 @@ type page struct {
 	Sections  []section
 	CanSearch bool
 	Outage    *outage // nil while deliveries can be claimed
-	About     About
+	About     Gateway
+	Docs      string // address of the documentation; "" for no link
 	SignOut   bool // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
 	MayChange              bool
@@ -126,7 +127,7 @@ func contentOf(folder string) []string {
 func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, name string, p *page) {
 	at := r.URL.EscapedPath()
 	p.Root = rootFrom(at)
-	p.About.Docs = h.about.Docs
+	p.Docs = h.docs
 	if h.access != NoAccess {
 		p.SignOut, p.About = h.guard.signsIn(), h.about
 		p.MayChange = h.access == FullAccess

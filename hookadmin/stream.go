@@ -142,7 +142,9 @@ type streams struct {
 }
 
 func newStreams(cfg *Config, log *slog.Logger) *streams {
-	return &streams{hub: feed.NewHub(cfg.Store, log, encodeRow, cfg.StreamClients), servers: make(map[*http.Server]chan struct{})}
+	hub := feed.NewHub(cfg.Store, log, encodeRow, cfg.StreamClients)
+	hub.Began = cfg.Engine.Operator().FeedWatched
+	return &streams{hub: hub, servers: make(map[*http.Server]chan struct{})}
 }
 
 // ending returns a channel that is closed when the server of r shuts down, which would wait for its
@@ -223,7 +225,7 @@ type stream struct {
 func (s *stream) run(r *http.Request, ending <-chan struct{}) {
 	fmt.Fprintf(&s.buf, "retry: %d\n", streamRetry)
 	if s.at == 0 {
-		s.at = s.client.Last()
+		s.at = s.client.Start()
 	}
 	s.mark()
 	beat := time.NewTicker(heartbeat)

@@ -57,7 +57,10 @@ func TestStreamIsInTime(t *testing.T) {
 		running.Go(func() {
 			api.handler.ServeHTTP(client, httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:8081/api/v1/stream", http.NoBody))
 		})
-		<-client.out // it streams
+		synctest.Wait() // the viewer is known here; the stream has not begun
+		opened, early := time.Now(), httptest.NewRecorder()
+		engine.ServeHTTP(early, httptest.NewRequest(http.MethodPost, "/webhooks/lab", strings.NewReader(`{"id":"evt_early"}`)))
+		client.await(t, "evt_early", opened)
 		for i := range 25 {
 			time.Sleep(time.Duration(i) * 37 * time.Millisecond) // to another place between two ticks
 			id, began := fmt.Sprint("evt_", i), time.Now()

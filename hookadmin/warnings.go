@@ -40,6 +40,9 @@ func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string
 	sources := NewSourcePage(h.engine.Operator().Sources()).Sources
 	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addFailures(r, page)
+	if away == "" {
+		all = append(all, h.warningsOfLately(r, sources)...)
+	}
 	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(page.Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})

@@ -39,6 +39,7 @@ type Collector struct {
 	log     *slog.Logger
 	gateway string
 	watched atomic.Bool
+	running atomic.Bool
 
 	mu      sync.Mutex
 	rows    []Row
@@ -46,8 +47,9 @@ type Collector struct {
 	equal   map[equal]int // the rows that others may be equal to, by their place in rows
 	dropped int
 
+	until   time.Time     // the watch ends
+
 	// Of the goroutine of Run.
-	until  time.Time // the watch ends
 	asked  time.Time
 	failed bool
 }
@@ -128,12 +130,14 @@ func (r *Row) isRoutine() bool {
 func (c *Collector) Run(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
+	c.running.Store(true)
 	c.step(ctx)
 	for {
 		select {
 		case <-tick.C:
 			c.step(ctx)
 		case <-ctx.Done():
+			c.running.Store(false)
 			c.step(context.WithoutCancel(ctx))
 			c.watch(0)
 			return
@@ -155,7 +159,10 @@ func (c *Collector) step(running context.Context) {
 	left, err := c.write(ctx, rows)
 	if err != nil {
 		c.restore(rows, routine, errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrBadRow))
-		c.watch(c.until.Sub(now))
+		c.mu.Lock()
+		left := c.until.Sub(now)
+		c.mu.Unlock()
+		c.watch(left)
 	} else {
 		c.asked = now
 		c.watch(left)
@@ -223,12 +230,20 @@ func (c *Collector) restore(rows []Row, routine int, drop bool) {
 	c.rows, c.routine, c.equal = append(rows, c.rows...), routine+c.routine, nil
 }
 
+// Begin makes c hold rows at once: the store knows of a viewer of this process, which Run would ask for within a
+// second. It has no effect without Run, which writes and drops them.
+func (c *Collector) Begin() {
+	if c.running.Load() {
+		c.watch(watchFor)
+	}
+}
+
 // watch says that somebody looks for so long.
 func (c *Collector) watch(left time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.until = time.Now().Add(left)
 	if watched := left > 0; c.watched.Swap(watched) && !watched {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		c.rows, c.routine, c.equal, c.dropped = nil, 0, nil, 0
 	}
 }

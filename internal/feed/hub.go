@@ -53,6 +53,8 @@ type Hub struct {
 	log     *slog.Logger
 	encode  func(*Row) []byte
 	clients func(n int)
+	// Began, unless nil, is called when the store knows of a first viewer. Set it before the first Join.
+	Began func()
 
 	mu  sync.Mutex
 	n   int
@@ -70,12 +72,14 @@ func NewHub(store Reader, log *slog.Logger, encode func(*Row) []byte, clients fu
 
 // Client is one client of a Hub. It holds a place until Leave.
 type Client struct {
-	hub  *Hub
-	from *session
+	hub   *Hub
+	from  *session
+	start int64
 }
 
 // Join returns a new client once the feed was read and all processes write to it, which takes 1.5 s for
-// a first viewer. A client sees all that happens after Join. The error
+// a first viewer. From Start, a client sees all that happens in this process after the call of Join, and in
+// all processes after its return. The error
 // is ErrFull if there are MaxClients already, or matches driver.ErrUnavailable if the store does not
 // answer in time.
 func (h *Hub) Join(ctx context.Context) (*Client, error) {
@@ -87,6 +91,9 @@ func (h *Hub) Join(ctx context.Context) (*Client, error) {
 	defer timeout.Stop()
 	select {
 	case <-c.from.ready:
+		if c.start < 0 {
+			c.start = c.from.first
+		}
 		return c, nil
 	case <-timeout.C:
 		err = errNotRead
@@ -107,8 +114,17 @@ func (h *Hub) enter() (*Client, error) {
 		h.now = newSession(h)
 	}
 	h.clients(h.n)
-	return &Client{h, h.now}, nil
+	c := &Client{hub: h, from: h.now, start: -1}
+	select {
+	case <-c.from.ready:
+		c.start = c.Last()
+	default: // Join waits, and the client sees what happens meanwhile
+	}
+	return c, nil
 }
+
+// Start returns the number of the newest row at the call of Join.
+func (c *Client) Start() int64 { return c.start }
 
 // Leave gives the place back. The last client stops the reading.
 func (c *Client) Leave() {
@@ -160,6 +176,8 @@ type session struct {
 	watchAt   time.Time // when to watch again
 	settledAt time.Time // when all processes know of the watch
 	failed    bool
+	read      bool  // the feed was read once
+	first     int64 // the number of its newest row then; for others once ready is closed
 }
 
 func newSession(h *Hub) *session {
@@ -203,6 +221,9 @@ func (s *session) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !s.read {
+		s.read, s.first = true, page.Last
+	}
 	if now := time.Now(); !page.Watched || !now.Before(s.watchAt) {
 		if _, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor}); err != nil {
 			return err
@@ -210,6 +231,9 @@ func (s *session) poll(ctx context.Context) error {
 		s.watchAt = now.Add(watchAgain)
 		if !page.Watched { // the first viewer, or the database lost the watch
 			s.settledAt = now.Add(settleTime)
+			if s.hub.Began != nil {
+				s.hub.Began()
+			}
 			return nil
 		}
 	}

@@ -87,6 +87,9 @@ func New(store driver.Store, o *Options) *Operator {
 	return out
 }
 
+// FeedWatched makes the engine fill the live feed at once, for a first viewer in this process.
+func (o *Operator) FeedWatched() { o.opts.Tell.FeedWatched() }
+
 // Run works on jobs until ctx ends. Then it gives them back, and other processes go on with them.
 func (o *Operator) Run(ctx context.Context) { o.jobs.Run(ctx) }
 

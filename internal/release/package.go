@@ -89,7 +89,6 @@ func packagedUnit(unit []byte) ([]byte, error) {
 	_, text, found := strings.Cut(text, "\n\n") // the first paragraph tells how to install it by hand
 	for _, change := range [][2]string{
 		{"=/usr/local/bin/hookonce ", "=/usr/bin/hookonce "},
-		{"DynamicUser=yes\n", "User=hookonce\nGroup=hookonce\n"},
 		{"Documentation=", "Documentation=man:hookonce(1) "},
 	} {
 		found = found && strings.Count(text, change[0]) == 1

@@ -151,7 +151,7 @@ func TestPackagedUnit(t *testing.T) {
 			t.Errorf("the unit lacks %s", line)
 		}
 	}
-	if _, err := packagedUnit([]byte(strings.ReplaceAll(string(unit), "DynamicUser", "Dynamic"))); err == nil {
+	if _, err := packagedUnit([]byte(strings.ReplaceAll(string(unit), "Documentation=", "Docs="))); err == nil {
 		t.Error("a unit without the line of the user is taken")
 	}
 }

@@ -13,6 +13,9 @@ import (
 // Watched reports whether somebody looks at the live feed.
 func (t *Teller) Watched() bool { return t.feed.Watched() }
 
+// FeedWatched tells that somebody looks at the live feed, as the store knows by now.
+func (t *Teller) FeedWatched() { t.feed.Begin() }
+
 // feedAttempt adds an attempt to send a message to the live feed.
 func (t *Teller) feedAttempt(a *relay.Observed) {
 	if !t.feed.Watched() {

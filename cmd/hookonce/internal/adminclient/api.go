@@ -92,6 +92,11 @@ func (c *Client) Refused(ctx context.Context, query url.Values) (*hookadmin.Refu
 	return get[hookadmin.RefusedPage](ctx, c, api+"/refused", query)
 }
 
+// RefusedGroups counts refused requests by address and reason.
+func (c *Client) RefusedGroups(ctx context.Context, query url.Values) (*hookadmin.RefusedGroupPage, error) {
+	return get[hookadmin.RefusedGroupPage](ctx, c, api+"/refused/groups", query)
+}
+
 // Sources returns the sources of the gateway.
 func (c *Client) Sources(ctx context.Context) (*hookadmin.SourcePage, error) {
 	return get[hookadmin.SourcePage](ctx, c, api+"/sources", nil)
@@ -103,8 +108,8 @@ func (c *Client) Destinations(ctx context.Context) (*hookadmin.DestinationPage, 
 }
 
 // Gateway says which gateway answers.
-func (c *Client) Gateway(ctx context.Context) (*hookadmin.About, error) {
-	return get[hookadmin.About](ctx, c, api+"/gateway", nil)
+func (c *Client) Gateway(ctx context.Context) (*hookadmin.Gateway, error) {
+	return get[hookadmin.Gateway](ctx, c, api+"/gateway", nil)
 }
 
 // Ready returns nil if the gateway can claim deliveries.

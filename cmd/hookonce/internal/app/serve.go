@@ -163,6 +163,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		Metrics:        measured.Handler(),
 		WebhookURL:     g.webhookURL(),
 		About:          aboutOf(o),
+		Docs:           o.Docs,
 		Logger:         o.Logger,
 	})
 	if err != nil {
@@ -173,8 +174,8 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 
 // aboutOf tells commands and pages which gateway this is. A relative path of a SQLite file is that of this
 // process, which commands elsewhere do not know.
-func aboutOf(o *Options) hookadmin.About {
-	about := hookadmin.About{Title: o.Settings.Admin.Title, Version: o.Version, Database: o.Settings.DatabaseDisplay(), Docs: o.Docs}
+func aboutOf(o *Options) hookadmin.Gateway {
+	about := hookadmin.Gateway{Title: o.Settings.Admin.Title, Version: o.Version, Database: o.Settings.DatabaseDisplay()}
 	if path, is := o.Settings.SQLitePath(); is {
 		if absolute, err := filepath.Abs(path); err == nil {
 			about.Database = "sqlite:" + absolute

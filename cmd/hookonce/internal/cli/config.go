@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -49,9 +50,20 @@ func (p *program) configCheckCommand() *cobra.Command {
 			}
 		}
 		fmt.Fprintln(p.stdout, "ok")
+		p.noteKept(file)
 		return nil
 	}
 	return cmd
+}
+
+// noteKept says which values a running gateway would not take over at a reload.
+func (p *program) noteKept(file string) {
+	settings, faults := p.inspect(&settingsFlags{config: file}, config.Flags{})
+	if faults != nil || len(settings.FromEnvironment) == 0 || app.LocalGateway(settings) == "" {
+		return
+	}
+	fmt.Fprintf(p.stderr, "A gateway runs on these settings. It keeps the values of %s until a restart, because a process keeps its environment; "+
+		"a reload takes those in the file of env_file.\n", strings.Join(settings.FromEnvironment, ", "))
 }
 
 // exists reports whether there is something at path, readable or not.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
@@ -99,19 +98,15 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client) {
 
 // nothingHere is the error of a command that finds neither a gateway nor a database.
 func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error {
-	here := "the current folder"
-	if dir, err := os.Getwd(); err == nil {
-		here = dir
-	}
 	if p.noDatabase(f, settings) {
 		return &app.Error{
-			Err:    fmt.Errorf("no gateway answers at http://%s, and %s has neither %s nor a database", settings.Admin.Listen, shown.Escape(here), config.DefaultFile),
+			Err:    fmt.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen),
 			Remedy: "--admin-url URL of the gateway; or --config FILE with its settings; or --database URL",
 		}
 	}
 	path, _ := settings.SQLitePath()
 	return &app.Error{
-		Err:    fmt.Errorf("no gateway answers at http://%s, and the database %s does not exist here, in %s", settings.Admin.Listen, shown.Escape(path), shown.Escape(here)),
+		Err:    fmt.Errorf("no gateway answers at http://%s, and the database %s does not exist here", settings.Admin.Listen, shown.Escape(path)),
 		Remedy: "--admin-url URL of the gateway; or --database sqlite:PATH, because a relative path of the settings is one of the gateway's folder",
 	}
 }

@@ -104,8 +104,13 @@ routes:
 	}
 	return `# Settings of hookonce. All keys:
 #   ` + build.Page("settings.md") + `
-# ${NAME} is a variable of the environment. This command checks the file:
+# ${NAME} is a variable, of the file below or of the environment. This command
+# checks the settings:
 #   hookonce config check
+
+# Beside this file. SIGHUP reads it again; a running process keeps its
+# environment. The user of the gateway must be able to read it.
+env_file: .env
 
 # sqlite:PATH needs no server. Several gateways can share one
 # postgres://USER@HOST/NAME.
@@ -138,7 +143,8 @@ func quotedYAML(s string) string {
 // env returns the text of .env.example.
 func (w *written) env() string {
 	var b strings.Builder
-	b.WriteString(`# Variables of ` + config.DefaultFile + `. Copy this file, fill the copy in, and load it:
+	b.WriteString(`# Variables of ` + config.DefaultFile + `. Copy this file, and fill the copy in. The gateway
+# reads it; a shell that sends events needs the variables, too:
 #   cp .env.example .env
 #   set -a; . ./.env; set +a
 # Keep .env out of version control. A value can be file:PATH, too.

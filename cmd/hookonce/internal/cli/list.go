@@ -28,6 +28,13 @@ type list[Page, Row any] struct {
 	narrow  []narrowing
 	columns []string
 	cells   func(*Row) []string
+	// instead holds other listings of the command, by the flag that asks for one.
+	instead map[string]lister
+}
+
+// lister is a list of any rows.
+type lister interface {
+	run(p *program, cmd *cobra.Command, flags *apiFlags, asJSON bool) error
 }
 
 // command makes cmd, which has its texts, the command of l.
@@ -39,28 +46,37 @@ func (l *list[Page, Row]) command(p *program, cmd *cobra.Command) *cobra.Command
 	addJSONFlag(cmd, &asJSON)
 	p.complete(flags, false)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var query url.Values
-		if len(l.filters) > 0 {
-			var err error
-			if query, err = readQuery(cmd, l.filters, l.parse); err != nil {
-				return err
+		for name, other := range l.instead {
+			if asked, _ := cmd.Flags().GetBool(name); asked {
+				return other.run(p, cmd, flags, asJSON)
 			}
 		}
-		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
-			page, err := l.ask(api.Client, ctx, query)
-			if err != nil {
-				return fmt.Errorf("%s: %w", l.doing, err)
-			}
-			if rows, _, _ := l.rows(page); len(rows) == 0 {
-				defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			}
-			if asJSON {
-				return writeJSON(p.stdout, page)
-			}
-			return l.print(p, page)
-		})
+		return l.run(p, cmd, flags, asJSON)
 	}
 	return cmd
+}
+
+func (l *list[Page, Row]) run(p *program, cmd *cobra.Command, flags *apiFlags, asJSON bool) error {
+	var query url.Values
+	if len(l.filters) > 0 {
+		var err error
+		if query, err = readQuery(cmd, l.filters, l.parse); err != nil {
+			return err
+		}
+	}
+	return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
+		page, err := l.ask(api.Client, ctx, query)
+		if err != nil {
+			return fmt.Errorf("%s: %w", l.doing, err)
+		}
+		if rows, _, _ := l.rows(page); len(rows) == 0 {
+			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+		}
+		if asJSON {
+			return writeJSON(p.stdout, page)
+		}
+		return l.print(p, page)
+	})
 }
 
 func (l *list[Page, Row]) print(p *program, page *Page) error {

@@ -22,12 +22,14 @@ import (
 )
 
 // refusedFilters are the filters of refused list.
-var refusedFilters = slices.Concat([]filterFlag{
+var refusedFilters = slices.Concat(refusedGroupFilters, pageFlags)
+
+var refusedGroupFilters = []filterFlag{
 	{"source", "only requests to this `SOURCE`"},
 	{"reason", "only requests that were refused for this `REASON`, such as signature_wrong"},
 	{"remote", "only requests from this `ADDRESS`"},
 	sinceFilter, untilFilter,
-}, pageFlags)
+}
 
 func (p *program) refusedCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "refused", Short: "List or show requests that were refused, and why"}
@@ -52,11 +54,29 @@ var refusedList = &list[hookadmin.RefusedPage, hookadmin.RefusedRequest]{
 		{"REASON", 12},
 		{"REMOTE", out},
 	},
+	instead: map[string]lister{"group": refusedGroups},
 	columns: []string{"AT", "SOURCE", "REASON", "STATUS", "METHOD", "REMOTE", "GATEWAY", "ERROR ID"},
 	cells: func(r *hookadmin.RefusedRequest) []string {
 		return []string{
-			at(r.At), orDash(r.Source), inWords(r.Reason), strconv.Itoa(r.Status), r.Method, orDash(r.Remote), orDash(r.Gateway), r.ID,
+			at(r.At), orDash(r.Source), r.Reason, strconv.Itoa(r.Status), r.Method, orDash(r.Remote), orDash(r.Gateway), r.ID,
 		}
+	},
+}
+
+var refusedGroups = &list[hookadmin.RefusedGroupPage, hookadmin.RefusedGroup]{
+	things: "refused requests", doing: "grouping refused requests",
+	filters: refusedGroupFilters, parse: checkedBy(hookadmin.ParseRefusedFilter), ask: (*adminclient.Client).RefusedGroups,
+	rows: func(page *hookadmin.RefusedGroupPage) ([]hookadmin.RefusedGroup, string, hookadmin.Time) {
+		return page.Groups, "", hookadmin.Time{}
+	},
+	narrow:  []narrowing{{"FIRST", out}, {"LAST", brief}, {"SOURCES", 16}, {"REMOTE", 16}, {"ERROR ID", below}, {"REASON", 16}},
+	columns: []string{"REQUESTS", "REASON", "REMOTE", "SOURCES", "FIRST", "LAST", "ERROR ID"},
+	cells: func(g *hookadmin.RefusedGroup) []string {
+		sources := make([]string, len(g.Sources))
+		for i, name := range g.Sources {
+			sources[i] = orDash(name)
+		}
+		return []string{strconv.FormatInt(g.Count, 10), g.Reason, orDash(g.Remote), strings.Join(sources, ", "), at(g.FirstAt), at(g.LastAt), g.ID}
 	},
 }
 
@@ -66,16 +86,17 @@ func (p *program) refusedListCommand() *cobra.Command {
 		Short: "List requests that were answered 4xx, newest first",
 		Long: "List requests that were answered 4xx, newest first: a wrong signature, an\n" +
 			"unknown source, a body that is too large. The newest 1,000 of each source are\n" +
-			"kept. A gateway writes them within a second.",
-		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --reason signature_wrong",
+			"kept. A gateway writes them within a second. --group counts those that are kept\n" +
+			"by address and reason, largest first, which shows where a flood comes from.",
+		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --group --since 15m",
 	})
+	cmd.Flags().Bool("group", false, "count the requests by address and reason")
+	cmd.MarkFlagsMutuallyExclusive("group", "limit")
+	cmd.MarkFlagsMutuallyExclusive("group", "cursor")
 	reasons := cobra.FixedCompletions(tell.Reasons(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("reason", reasons) // fails only for an unknown flag
 	return cmd
 }
-
-// inWords returns a reason for people.
-func inWords(reason string) string { return strings.ReplaceAll(reason, "_", " ") }
 
 func (p *program) refusedShowCommand() *cobra.Command {
 	return (&show[hookadmin.RefusedRequest]{
@@ -111,7 +132,7 @@ func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) error {
 		{"Error id", r.ID},
 		{"Time", at(r.At)},
 		{"Source", orDash(r.Source)},
-		{"Reason", inWords(r.Reason)},
+		{"Reason", r.Reason},
 		{"Answered", strconv.Itoa(r.Status)},
 		{"Method", r.Method},
 		{"Remote", fromClient(r.Remote, r.Gateway)},

@@ -1,0 +1,91 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// On a server, a service runs in its own folder with variables of its own. A command that is typed elsewhere, without
+// settings or with their file alone, asks that gateway, and makes no second database.
+func TestCommandsElsewhereAskTheGateway(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "hookonce.yaml")
+	writeFile(t, file, "admin: {title: production}\nsources: {gh: {provider: github, secrets: ["+githubSecret+"]}}\n")
+	g := startGateway(t, dir)
+	if got := g.deliver(t, "d1"); got != "ok" {
+		t.Fatalf("a delivery is %q", got)
+	}
+	writeFile(t, file, "sources: {gh: {provider: github, secrets: ['${HOOKONCE_TEST_UNSET}']}}\n")
+	listen := []string{"HOOKONCE_ADMIN_LISTEN=" + strings.TrimPrefix(g.admin, "http://")}
+	database := "sqlite:" + filepath.Join(dir, "hookonce.db")
+	wants := func(env, args []string, code int, parts ...string) {
+		t.Helper()
+		stdout, stderr, got := runWith(t, elsewhere, env, args...)
+		for _, part := range parts {
+			if !strings.Contains(stdout+stderr, part) || got != code {
+				t.Errorf("%q: code %d, want %d and %q:\n%s%s", args, got, code, part, stdout, stderr)
+			}
+		}
+		if strings.Contains(stdout, "no gateway serves") {
+			t.Errorf("%q denies the gateway:\n%s", args, stdout)
+		}
+	}
+	wants(listen, []string{"events", "list"}, 0, "d1")
+	wants([]string{"HOOKONCE_ADMIN_URL=" + g.admin}, []string{"events", "list"}, 0, "d1")
+	wants(listen, []string{"events", "show", "gh", "d1", "--config", file}, 0, "d1")
+	wants(listen, []string{"ready"}, 0, "ready")
+	wants(listen, []string{"doctor"}, 0, "a gateway answers at "+g.admin)
+	named := "Gateway: " + g.admin + " · production · " + database + "\n"
+	wants(listen, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
+	wants([]string{"HOOKONCE_ADMIN_URL=" + g.admin}, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
+	for _, args := range [][]string{{"prune"}, {"backup", "copy.db"}, {"migrate", "up"}, {"migrate", "up", "--config", file}} {
+		wants(listen, args, 1, "only the gateway at "+g.admin+" names one: "+database, "Try: --database "+database+", as")
+	}
+	wants([]string{"HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, []string{"events", "list", "--config", file}, 1, "HOOKONCE_TEST_UNSET is not set")
+	if files, _ := filepath.Glob(filepath.Join(elsewhere, "*")); len(files) > 0 {
+		t.Errorf("the commands made %q", files)
+	}
+}
+
+// An address that nobody named gets no token, whatever answers there.
+func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked, sent []string
+	stranger := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if asked = append(asked, r.URL.Path); r.Header.Get("Authorization") != "" {
+			sent = append(sent, r.URL.Path)
+		}
+		if r.URL.Path != "/healthz" {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprint(w, `{"status":401,"detail":"A token is missing."}`)
+			return
+		}
+		fmt.Fprint(w, `{"status":"ok"}`)
+	}))
+	t.Cleanup(stranger.Close)
+	env := []string{"HOOKONCE_ADMIN_TOKEN=0123456789abcdef", "HOOKONCE_ADMIN_LISTEN=" + strings.TrimPrefix(stranger.URL, "http://")}
+	for _, args := range [][]string{{"events", "list"}, {"events", "redact", "gh", "d1", "--yes"}, {"ready"}, {"doctor"}, {"prune"}} {
+		stdout, stderr, code := runWith(t, t.TempDir(), env, args...)
+		if code != 1 || strings.Contains(stdout, "no gateway serves") {
+			t.Errorf("%q: code %d:\n%s%s", args, code, stdout, stderr)
+		}
+		if args[0] == "events" && !strings.Contains(stderr, "Try: --admin-url "+stranger.URL+", with the token in HOOKONCE_ADMIN_TOKEN") {
+			t.Errorf("%q does not name the remedy:\n%s", args, stderr)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(asked) < 5 || len(sent) > 0 {
+		t.Errorf("asked for %q, and a token went to %q", asked, sent)
+	}
+}

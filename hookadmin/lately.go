@@ -1,0 +1,101 @@
+package hookadmin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
+)
+
+const (
+	// lately is the span over which a rotated secret and a flood show, whatever came before.
+	lately = 15 * time.Minute
+	// floodOf is how many refused requests in that span are a flood, if they are most of all.
+	floodOf = 100
+)
+
+// recent is how the requests to a source ended lately.
+type recent struct {
+	all, refused int64
+	wrong        int64 // refused for a wrong signature
+}
+
+// rotated reports whether the secret of a source was probably rotated at its provider: at least four in five
+// deliveries have a wrong signature. A few requests of strangers beside right ones do not count.
+func (r recent) rotated() bool { return r.wrong >= fewRefusals && r.wrong*5 >= r.all*4 }
+
+// why says what happened to the deliveries of a source whose secret was rotated.
+func (r recent) why() string {
+	if r.wrong >= r.all {
+		return fmt.Sprintf("All deliveries of the last 15 minutes (%s) were refused with a wrong signature. Was the secret rotated?", say.Number(r.wrong))
+	}
+	return fmt.Sprintf("%s of %s deliveries of the last 15 minutes were refused with a wrong signature. Was the secret rotated?",
+		say.Number(r.wrong), say.Number(r.all))
+}
+
+// afterRotation are the steps to take.
+const afterRotation = "1. Write the new secret of the provider before the old one, into secrets or the file of env_file. " +
+	"2. Reload the gateway (SIGHUP, or systemctl reload hookonce). 3. When deliveries are right again, remove the old secret. " +
+	"The provider repeats those that were refused, or can be told to."
+
+// recently returns how requests ended lately, by source.
+func (h *handler) recently(ctx context.Context, now time.Time) (map[string]recent, error) {
+	of := func(kind driver.FigureKind) *driver.SeriesFilter {
+		return &driver.SeriesFilter{
+			Of: kind, Resolution: driver.ByMinute, Since: driver.ByMinute.Start(now.Add(-lately)), Until: now, ByName: true, Limit: maxGrouped,
+		}
+	}
+	series, err := h.seriesOf(ctx, []*driver.SeriesFilter{of(driver.FigureDeliveries), of(driver.FigureRefusals)})
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]recent)
+	for name, points := range byName(series[0]) {
+		all[name] = recent{all: sumOf(points), refused: sumOf(points, "refused")}
+	}
+	for name, points := range byName(series[1]) {
+		r := all[name]
+		r.wrong = sumOf(points, signatureWrong)
+		all[name] = r
+	}
+	return all, nil
+}
+
+// warningsOfLately tells of rotated secrets and of floods. Without the database it tells of none: another
+// warning says that it is away.
+func (h *handling) warningsOfLately(r *http.Request, sources []Source) []warning {
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	recent, err := h.recently(ctx, time.Now())
+	if err != nil {
+		h.logger.WarnContext(ctx, "reading the figures of the last minutes failed; the overview shows no rotated secret", slog.Any("error", err))
+		return nil
+	}
+	var all []warning
+	var refused, right int64
+	for name, of := range recent {
+		right += of.all - of.refused
+		if known := slices.ContainsFunc(sources, func(s Source) bool { return s.Name == name }); !known || !of.rotated() {
+			refused += of.refused
+			continue
+		}
+		all = append(all, warning{
+			Kind: "Wrong signatures", Grave: true, Text: "Source " + name + ": " + of.why(), Advice: afterRotation,
+			Command: "hookonce refused list --source " + name + " --since 15m",
+		})
+	}
+	slices.SortFunc(all, func(a, b warning) int { return strings.Compare(a.Text, b.Text) })
+	if refused >= floodOf && refused > right {
+		all = append(all, warning{
+			Kind: "Flood", Text: fmt.Sprintf("%s were refused in the last 15 minutes, and %s taken.", say.Number(refused)+" requests", say.Number(right)),
+			Advice: "This shows who sends them, and why they are refused:", Command: "hookonce refused list --group --since 15m",
+		})
+	}
+	return all
+}
