@@ -27,18 +27,22 @@ type client struct {
 	// bounds is the statement that bounds a transaction behind a pooler; "" on the caller's pool, whose
 	// settings are the caller's.
 	bounds string
+	// shared does so on a session that all calls share; see sharing.go.
+	shared string
+	// kind is that of all calls but runs.
+	kind kind
 }
 
 var _ pgsession.Client = client{}
 
 // Acquire implements pgsession.Client.
 func (c client) Acquire(ctx context.Context) (pgsession.Session, error) {
-	conn, bounds, err := c.acquire(ctx)
+	h, bounds, err := c.acquire(ctx, c.kind)
 	if err != nil {
 		return nil, err
 	}
-	forget(conn.Conn())
-	return &session{held: held{pool: c.pool, conn: conn, link: c.link}, bounds: bounds}, nil
+	forget(h.conn.Conn())
+	return &session{held: h, bounds: bounds}, nil
 }
 
 // Begin implements pgsession.Client.
@@ -48,7 +52,7 @@ func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.T
 	if level == pgstore.Snapshot {
 		options = pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	}
-	tx, broken, err := c.begin(ctx, options)
+	tx, broken, err := c.begin(ctx, c.kind, options)
 	if err != nil {
 		return nil, broken, err
 	}
@@ -57,7 +61,7 @@ func (c client) Begin(ctx context.Context, level pgstore.Isolation) (pgsession.T
 
 // BeginRun implements pgsession.Client. A pgx.Tx does not end with the context of its BEGIN.
 func (c client) BeginRun(ctx context.Context) (pgsession.RunTx, bool, error) {
-	tx, broken, err := c.begin(ctx, pgx.TxOptions{BeginQuery: beginRun})
+	tx, broken, err := c.begin(ctx, long, pgx.TxOptions{BeginQuery: beginRun})
 	if err != nil {
 		return nil, broken, err
 	}
@@ -73,24 +77,25 @@ const (
 	beginRun    = beginReadCommitted + "; SET LOCAL " + markSetting + " = on"
 )
 
-func (c client) begin(ctx context.Context, options pgx.TxOptions) (tx *poolTx, broken bool, err error) {
-	conn, bounds, err := c.acquire(ctx)
+func (c client) begin(ctx context.Context, k kind, options pgx.TxOptions) (tx *poolTx, broken bool, err error) {
+	h, bounds, err := c.acquire(ctx, k)
 	if err != nil {
 		return nil, false, err
 	}
 	if bounds != "" {
 		options = pgx.TxOptions{BeginQuery: beginSQL(options) + "; " + bounds}
 	}
+	conn := h.conn
 	forget(conn.Conn())
 	before := conn.Conn().PgConn().ParameterStatus(markSetting)
 	began, err := conn.BeginTx(ctx, options)
 	if err != nil {
 		broken = conn.Conn().IsClosed()
-		conn.Release()
+		h.Release()
 		return nil, broken, err
 	}
 	return &poolTx{
-		txConn: txConn{began}, held: held{pool: c.pool, conn: conn, link: c.link},
+		txConn: txConn{began}, held: h,
 		socket: conn.Conn().PgConn().Conn(), before: before,
 	}, false, nil
 }
@@ -193,6 +198,7 @@ func (t *poolTx) Rollback(ctx context.Context) {
 func (t *poolTx) Release() {
 	if t.cut.Load() {
 		t.conn.Hijack()
+		t.leave()
 		return
 	}
 	t.held.Release()

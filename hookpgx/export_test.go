@@ -32,7 +32,8 @@ func Renew(s *Store, schema string) *Store {
 
 // ownClient returns one of the pools that s made.
 func ownClient(s *Store, i int) client {
-	return client{s.link.own[i], s.link, boundsSQL(s.link.own[i].Config().ConnConfig.RuntimeParams)}
+	bounds := boundsSQL(s.link.own[i].Config().ConnConfig.RuntimeParams)
+	return client{pool: s.link.own[i], link: s.link, bounds: bounds, shared: bounds}
 }
 
 func ownDB(s *Store, i int) pgstore.DB { return pgsession.NewReadCommitted(ownClient(s, i)) }
@@ -44,7 +45,7 @@ func Idle(s *Store) bool {
 			return false
 		}
 	}
-	return !s.link.pooled.Load() && !s.link.unnamed.Load() && !s.link.scarce()
+	return !s.link.sharing.active() && !s.link.pooled.Load() && !s.link.unnamed.Load() && !s.link.scarce()
 }
 
 // WorkPool returns the pool of handlers, leases and outcomes.
@@ -78,7 +79,7 @@ func AssertSettings(ctx context.Context, conn *pgx.Conn, want map[string]string)
 // ReceiveSettings returns the settings of a statement of the receiving pool, and those of a transaction.
 func ReceiveSettings(t testing.TB, s *Store, names ...string) (ofStatement, ofTx string) {
 	t.Helper()
-	c := client{s.receive, s.link, boundsSQL(s.receive.Config().ConnConfig.RuntimeParams)}
+	c := client{pool: s.receive, link: s.link, bounds: boundsSQL(s.receive.Config().ConnConfig.RuntimeParams)}
 	session, err := c.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

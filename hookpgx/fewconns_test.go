@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce"
@@ -18,62 +19,94 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-// TestFewConnections has a role with fewer connections than the pools would take. What arrives is acknowledged and sent, as
-// the pools leave each other some.
+// TestFewConnections has a role with fewer connections than the pools would take. What arrives is acknowledged and
+// done, and the store stays ready, as all calls share what there is.
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{2, 3, 5} {
-		t.Run(fmt.Sprint(limit), func(t *testing.T) {
-			t.Parallel()
-			w := openFew(t, limit)
-			var sent atomic.Int64
-			const n = 100
-			in, err := hookonce.NewEngine(w, &hookonce.Config{
-				Sources: []hookonce.Source{github},
-				Destinations: []hookonce.Destination{{Name: "app", Sender: hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
-					sent.Add(1)
-					return nil
-				})}},
-				Routes: []hookonce.Route{{Name: "all", To: "app"}},
-				Logger: slog.New(slog.DiscardHandler),
+		for _, kind := range []string{"sent", "queued", "inline", "on the caller's pool"} {
+			t.Run(fmt.Sprint(limit, " ", kind), func(t *testing.T) {
+				t.Parallel()
+				store := openFew(t, limit, kind == "on the caller's pool")
+				var done atomic.Int64
+				in := newFew(t, store, kind, &done)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- in.Run(ctx) }()
+				const n = 200
+				good := deliverAll(t, in, n)
+				if good < n*97/100 {
+					t.Errorf("%d of %d deliveries were answered 200", good, n)
+				}
+				eventually.True(t, "the work of all acknowledged events is done", func() bool { return done.Load() >= good })
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- in.Run(ctx) }()
-			var wg sync.WaitGroup
-			next := make(chan int)
-			var bad atomic.Int64
-			for range 20 {
-				wg.Go(func() {
-					for i := range next {
-						if deliver(t, in, i) != http.StatusOK {
-							bad.Add(1)
-						}
-					}
-				})
-			}
-			for i := range n {
-				next <- i
-			}
-			close(next)
-			wg.Wait()
-			if bad.Load() > n*3/100 {
-				t.Errorf("%d of %d deliveries were not answered 200", bad.Load(), n)
-			}
-			eventually.True(t, "all acknowledged events are sent", func() bool { return sent.Load() >= n-bad.Load() })
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
+		}
 	}
 }
 
-// openFew returns a store whose role may have so many connections.
-func openFew(t *testing.T, limit int) *hookpgx.Store {
+// newFew returns an engine that counts the done work of each event: a message that was sent, or a handler that ran.
+func newFew(t *testing.T, store *hookpgx.Store, kind string, done *atomic.Int64) *hookonce.Engine {
+	t.Helper()
+	source := github
+	source.Inline = kind == "inline"
+	cfg := &hookonce.Config{Sources: []hookonce.Source{source}, Logger: slog.New(slog.DiscardHandler)}
+	if kind == "sent" {
+		cfg.Destinations = []hookonce.Destination{{Name: "app", Sender: hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
+			done.Add(1)
+			return nil
+		})}}
+		cfg.Routes = []hookonce.Route{{Name: "all", To: "app"}}
+		in, err := hookonce.NewEngine(store, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	mux := &hookpgx.Mux{}
+	hookonce.Handle(mux, source.Name, "*", func(ctx context.Context, tx pgx.Tx, _ *hookonce.Event) error {
+		_, err := tx.Exec(ctx, "SELECT 1")
+		done.Add(1)
+		return err
+	})
+	in, err := hookonce.New(store, mux, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in.Engine
+}
+
+// deliverAll delivers n events by 20 senders, and returns how many were answered 200. The engine must be ready meanwhile.
+func deliverAll(t *testing.T, in *hookonce.Engine, n int) int64 {
+	t.Helper()
+	var senders sync.WaitGroup
+	next := make(chan int)
+	var good atomic.Int64
+	for range 20 {
+		senders.Go(func() {
+			for i := range next {
+				if deliver(t, in, i) == http.StatusOK {
+					good.Add(1)
+				}
+				if err := in.Ready(t.Context()); err != nil {
+					t.Errorf("not ready: %v", err)
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	senders.Wait()
+	return good.Load()
+}
+
+// openFew returns a store whose role may have so many connections. Its handlers may have the caller's pool.
+func openFew(t *testing.T, limit int, callers bool) *hookpgx.Store {
 	t.Helper()
 	dsn, schema := dbtest.Ready(t)
 	w := connect(t, dsn, schema, nil)
@@ -85,7 +118,17 @@ func openFew(t *testing.T, limit int) *hookpgx.Store {
 		t.Fatal(err)
 	}
 	config.ConnConfig.User, config.ConnConfig.Password = role, "test only"
-	store, err := hookpgx.Open(config, &hookpgx.Options{Schema: schema})
+	opts := &hookpgx.Options{Schema: schema}
+	open := func() (*hookpgx.Store, error) { return hookpgx.Open(config, opts) }
+	if callers {
+		pool, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		open = func() (*hookpgx.Store, error) { return hookpgx.NewWithOptions(pool, opts) }
+	}
+	store, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}

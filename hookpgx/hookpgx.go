@@ -10,6 +10,10 @@
 // another one, and searches for a text a third one, of two connections. The store makes its pools from the caller's configuration. On their connections it pins the
 // settings that the guarantee needs, and reads them back from the server when it connects.
 //
+// When the server, the database or the role has no more connections (SQLSTATE 53300), all calls share those that
+// there are, and each transaction brings the settings of its pool. Two are enough. Runs of handlers stay on the
+// caller's pool, at most half of all at once.
+//
 // # Several hosts
 //
 // The store's own pools connect to the host of the DSN that accepts writes. The caller's pool does so with
@@ -58,7 +62,6 @@ package hookpgx
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -158,10 +161,10 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 			_ = s.Close()
 		}
 	}()
-	work := client{pool: users, link: s.link}
+	settings := workSettings(config.ConnConfig.RuntimeParams)
+	work := client{pool: users, link: s.link, shared: boundsSQL(settings)}
 	var workDB pgstore.DB = pgsession.New(work)
 	if users == nil {
-		settings := workSettings(config.ConnConfig.RuntimeParams)
 		if work, err = s.link.open(config.Copy(), int(config.MaxConns), settings); err != nil {
 			return nil, err
 		}
@@ -177,6 +180,10 @@ func newStore(users *pgxpool.Pool, config *pgxpool.Config, o *Options) (_ *Store
 	}
 	search, err := s.link.open(config.Copy(), driver.TextSearches, adminSettings())
 	if err != nil {
+		return nil, err
+	}
+	admin.kind, search.kind = long, long
+	if err := s.link.share(config.Copy()); err != nil {
 		return nil, err
 	}
 	s.work, s.receive = work.pool, receive.pool
@@ -225,16 +232,12 @@ func (s *Store) ClaimConcurrency() int { return max(1, int(s.receive.Config().Ma
 
 // Pool implements [driver.Store].
 func (s *Store) Pool() (p driver.Pool) {
-	pools := s.link.own
-	if s.link.users != nil {
-		pools = append(slices.Clip(pools), s.link.users)
-	}
-	for _, pool := range pools {
+	for _, pool := range s.link.all() {
 		stat := pool.Stat()
 		p.InUse += int(stat.AcquiredConns())
 		p.Idle += int(stat.IdleConns())
-		p.Max += int(stat.MaxConns())
 	}
+	p.Max = s.link.sharing.most
 	return p
 }
 

@@ -26,6 +26,8 @@ type link struct {
 	pooled      atomic.Bool
 	scarceUntil atomic.Int64 // Unix time in nanoseconds: until then connections are closed after use
 
+	sharing sharing
+
 	// unnamed is set when a session does not have the statement that it has prepared; see binary.go.
 	unnamed atomic.Bool
 
@@ -45,7 +47,8 @@ func (l *link) open(config *pgxpool.Config, conns int, settings map[string]strin
 		return client{}, err
 	}
 	l.own = append(l.own, pool)
-	return client{pool, l, boundsSQL(config.ConnConfig.RuntimeParams)}, nil
+	bounds := boundsSQL(config.ConnConfig.RuntimeParams)
+	return client{pool: pool, link: l, bounds: bounds, shared: bounds}, nil
 }
 
 // drop closes the idle connections of all pools, so that the next ones are dialed again and find the
@@ -87,15 +90,25 @@ type held struct {
 	conn    *pgxpool.Conn
 	link    *link
 	spoiled bool
+	kind    kind
+	entered bool // one of few connections, which the end of its use gives to the next call
 }
 
 // Release implements pgsession.Session.
 func (h *held) Release() {
-	if h.spoiled || h.pool != h.link.users && h.link.scarce() {
+	defer h.leave()
+	if h.spoiled || h.pool != h.link.users && h.link.scarce() || !h.entered && h.link.sharing.active() {
 		go closeConn(h.conn.Hijack())
 		return
 	}
 	h.conn.Release()
+}
+
+// leave lets the next call have the connection, if there are few.
+func (h *held) leave() {
+	if h.entered {
+		h.link.sharing.leave(h.kind)
+	}
 }
 
 // Spoil implements pgsession.Spoiler.

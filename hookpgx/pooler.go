@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/internal/pgsession"
 	"github.com/hookonce/hookonce/internal/pgstore"
@@ -35,7 +34,7 @@ const (
 	codeTooMany = "53300"
 	// codeNoRights refuses a role.
 	codeNoRights = "42501"
-	// scarceFor is how long the store keeps no idle connections after a pooler or the server had none to spare.
+	// scarceFor is how long the store keeps no idle connections after a pooler had none to spare.
 	scarceFor = time.Minute
 	// The pauses before a connection is dialled again that the server had no room for are random times up to these.
 	firstTooMany   = 20 * time.Millisecond
@@ -94,8 +93,10 @@ func (l *link) adapt(err error) bool {
 	case errors.As(err, &pooler), refusedBy(err, codeProtocol): // as PgBouncer does
 		l.pooled.Store(true)
 		return true
-	case refusedBy(err, codeTooMany),
-		l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
+	case refusedBy(err, codeTooMany):
+		l.refused()
+		return true
+	case l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
 		// Each idle connection keeps one of the server's from the other pools.
 		l.scarceUntil.Store(time.Now().Add(scarceFor).UnixNano())
 		for _, pool := range l.own {
@@ -125,26 +126,42 @@ func (l *link) scarce() bool {
 	return time.Now().UnixNano() < l.scarceUntil.Load()
 }
 
-// acquire takes a connection out of the pool. On a pool of the store it returns the statement that
-// bounds each transaction behind a pooler, otherwise "".
-func (c client) acquire(ctx context.Context) (conn *pgxpool.Conn, bounds string, err error) {
-	conn, err = c.pool.Acquire(ctx)
-	if c.bounds == "" {
-		return conn, "", err
-	}
-	for wait := firstTooMany; err != nil && c.link.adapt(err) && ctx.Err() == nil; wait = min(2*wait, longestTooMany) {
+// acquire takes a connection for a call of a kind. It returns the statement that bounds each transaction on a
+// session that is not the pool's alone, otherwise "".
+func (c client) acquire(ctx context.Context, k kind) (h held, bounds string, err error) {
+	retried := false
+	for wait := firstTooMany; ; wait = min(2*wait, longestTooMany) {
+		h, bounds, err = c.take(ctx, k)
 		full := refusedBy(err, codeTooMany)
-		if full {
-			_ = pgstore.Pause(ctx, rand.N(wait)) // others are about to close theirs; Acquire tells of ctx
-		}
-		if conn, err = c.pool.Acquire(ctx); !full && !refusedBy(err, codeTooMany) {
-			break
+		switch {
+		case err == nil, !full && (c.bounds == "" || retried), !c.link.adapt(err), ctx.Err() != nil:
+			return h, bounds, err
+		case full:
+			_ = pgstore.Pause(ctx, rand.N(wait)) // others are about to close theirs; take tells of ctx
+		default:
+			retried = true
 		}
 	}
-	if c.link.pooled.Load() {
+}
+
+// take takes a connection out of the pool, or out of the one that all share. The caller's runs stay on the caller's pool.
+func (c client) take(ctx context.Context, k kind) (h held, bounds string, err error) {
+	entered, err := c.link.sharing.enter(ctx, k)
+	if err != nil {
+		return held{}, "", err
+	}
+	h = held{pool: c.pool, link: c.link, kind: k, entered: entered}
+	if entered && (c.bounds != "" || k == short) {
+		h.pool, bounds = c.link.sharing.pool, c.shared
+	}
+	if h.conn, err = h.pool.Acquire(ctx); err != nil {
+		h.leave()
+		return held{}, "", err
+	}
+	if c.link.pooled.Load() && bounds == "" {
 		bounds = c.bounds
 	}
-	return conn, bounds, err
+	return h, bounds, nil
 }
 
 // beginSQL returns the text of BEGIN, which pgx does not tell.
