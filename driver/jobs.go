@@ -3,7 +3,6 @@ package driver
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 )
 
@@ -236,7 +235,7 @@ func checkJobTexts(texts ...string) error {
 type UndiscardParams struct {
 	Operation string // the id of the request or job that discarded
 	Limit     int    // 1 to MaxJobStep
-	After     int64  // Undiscarded.Next of the call before; 0 at the beginning
+	After     string // Undiscarded.Next of the call before; "" at the beginning
 	// Step, if not nil, is recorded in the same commit, with Undone as Done and Skipped added, as
 	// StepJob does. Its Cursor and End are set by Undiscard: the next place, or the end.
 	Step *JobStep
@@ -247,8 +246,8 @@ type UndiscardParams struct {
 func (p *UndiscardParams) Recorded(done *Undiscarded) *JobStep {
 	step := *p.Step
 	step.Done, step.Skipped = step.Done+int64(done.Undone), step.Skipped+int64(done.Skipped)
-	if step.Cursor = strconv.FormatInt(done.Next, 10); done.Next == 0 {
-		step.Cursor, step.End = "", JobDone
+	if step.Cursor = done.Next; done.Next == "" {
+		step.End = JobDone
 	}
 	return &step
 }
@@ -258,7 +257,7 @@ type Undiscarded struct {
 	Held    bool // false if the step of UndiscardParams was refused: then nothing was changed
 	Undone  int
 	Skipped int
-	Next    int64 // zero at the end
+	Next    string // "" at the end
 }
 
 // Discarded tells of the discards of one operation.

@@ -5,6 +5,9 @@
 -- Everything that belongs to an event is in one schema, whose name hookmigrate fills in. Nothing
 -- refers to another schema, so a database may hold any number of them.
 --
+-- Each text that an index sorts has the collation "C", the order of bytes, which cursors compare, too. An update of
+-- glibc or ICU changes the order of other collations, and corrupts the indexes.
+--
 -- States are numbers: 0 pending, 1 running (a message: sending), 2 done (a message: sent), 3 dead,
 -- 4 skipped. Keys are SHA-256 hashes that the client computes.
 --
@@ -120,7 +123,7 @@ CREATE INDEX event_body_kept ON {schema}.event (received_at) WHERE body IS NOT N
 -- ten times as late. Lower thresholds would read the large indexes with every round of autovacuum.
 CREATE TABLE {schema}.event_state (
 	key            bytea PRIMARY KEY,
-	source         text NOT NULL,
+	source         text COLLATE "C" NOT NULL,
 	type           text NOT NULL,
 	state          smallint NOT NULL DEFAULT 0,
 	attempts       integer NOT NULL DEFAULT 0,     -- of this generation
@@ -140,7 +143,7 @@ CREATE TABLE {schema}.event_state (
 	last_error     text,
 	-- The group of the error while the event is dead: error_signature(last_error), written by every statement
 	-- that writes state 3 or the last error of a dead event. Without meaning in other states.
-	signature      text
+	signature      text COLLATE "C"
 ) WITH (
 	fillfactor = 80,
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
@@ -161,9 +164,9 @@ CREATE INDEX event_state_tried ON {schema}.event_state (source, due_at)
 -- each index of the table, even for those that it adds nothing to.
 CREATE INDEX event_state_rare ON {schema}.event_state (state, received_at, key) WHERE state IN (1, 3, 4);
 
--- Error groups: a look-up for each group, and its failures in the order of time. "C" is the order of the
--- listing. Also counts of the dead events of a source, up to a limit.
-CREATE INDEX event_state_dead_group ON {schema}.event_state (source COLLATE "C", signature COLLATE "C", failed_at) WHERE state = 3;
+-- Error groups: a look-up for each group, and its failures in the order of time. Also counts of the dead events
+-- of a source, up to a limit.
+CREATE INDEX event_state_dead_group ON {schema}.event_state (source, signature, failed_at) WHERE state = 3;
 
 -- Listings of dead letters with a signature, in their order.
 CREATE INDEX event_state_dead_signature ON {schema}.event_state (signature, received_at, key) WHERE state = 3;
@@ -255,11 +258,11 @@ CREATE INDEX object_version_applied ON {schema}.object_version (applied_at);
 --
 -- For fillfactor and autovacuum see event_state.
 CREATE TABLE {schema}.message (
-	id          text PRIMARY KEY,
+	id          text COLLATE "C" PRIMARY KEY,
 	event_key   bytea NOT NULL,                 -- of the event that holds its body
 	cause       bytea,                          -- the event that caused an enqueued message; null: none
 	route       text NOT NULL,                  -- '' if it was enqueued
-	destination text NOT NULL,
+	destination text COLLATE "C" NOT NULL,
 	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),
 	replayed    boolean NOT NULL DEFAULT false, -- by an operator: sent even if it is stale
 	generation  integer NOT NULL,
@@ -279,7 +282,7 @@ CREATE TABLE {schema}.message (
 	note        text NOT NULL DEFAULT '',
 	last_error  text,
 	-- The group of the error while the message is dead.
-	signature   text GENERATED ALWAYS AS (CASE WHEN state = 3 THEN {schema}.error_signature(last_error) END) STORED
+	signature   text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN state = 3 THEN {schema}.error_signature(last_error) END) STORED
 ) WITH (
 	fillfactor = 85,
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
@@ -299,21 +302,21 @@ CREATE INDEX message_event ON {schema}.message (event_key);
 CREATE INDEX message_cause ON {schema}.message (cause) WHERE cause IS NOT NULL;
 
 -- Dead and skipped messages in the order of the listings, so that a page reads no more than its own
--- rows, even if all are old. COLLATE "C", because cursors compare ids as bytes. Both indexes also
+-- rows, even if all are old. Both indexes also
 -- find the dead and skipped events, by event_key: for listings of events and the view dead_letters.
 -- Counts read the dead messages.
-CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 3;
-CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id COLLATE "C") WHERE state = 4;
+CREATE INDEX message_dead_received ON {schema}.message (received_at, event_key, id) WHERE state = 3;
+CREATE INDEX message_skipped ON {schema}.message (received_at, event_key, id) WHERE state = 4;
 
 -- Dead messages of a destination: listings, and counts up to a limit.
-CREATE INDEX message_dead_destination ON {schema}.message (destination, received_at, event_key, id COLLATE "C") WHERE state = 3;
+CREATE INDEX message_dead_destination ON {schema}.message (destination, received_at, event_key, id) WHERE state = 3;
 
 -- Error groups, as for event_state.
-CREATE INDEX message_dead_group ON {schema}.message (destination COLLATE "C", signature COLLATE "C", failed_at) WHERE state = 3;
+CREATE INDEX message_dead_group ON {schema}.message (destination, signature, failed_at) WHERE state = 3;
 
 -- Listings of dead letters with a signature, in their order. destination is here to be compared without
 -- reading the row.
-CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at, event_key, id COLLATE "C", destination) WHERE state = 3;
+CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at, event_key, id, destination) WHERE state = 3;
 
 -- Messages and events that died in a span of time, for the summaries of on_dead.
 CREATE INDEX message_dead_failed ON {schema}.message (failed_at) WHERE state = 3;
@@ -322,7 +325,7 @@ CREATE INDEX event_state_dead_failed ON {schema}.event_state (failed_at) WHERE s
 -- Failed attempts to send a message, for the audit. An expired lease is an attempt too. The attempt
 -- that sent a message is in the row of the message, until a replay needs that row.
 CREATE TABLE {schema}.attempt (
-	message_id  text NOT NULL,
+	message_id  text COLLATE "C" NOT NULL,
 	generation  integer NOT NULL,
 	number      integer NOT NULL, -- from 1
 	outcome     smallint NOT NULL CHECK (outcome BETWEEN 1 AND 3), -- 1 sent, 2 retry, 3 dead
@@ -336,7 +339,7 @@ CREATE TABLE {schema}.attempt (
 -- The destination's answers to failed attempts: for each message the answer to the first failed
 -- attempt, if there was one, and the latest answer. They go with the body of the event.
 CREATE TABLE {schema}.attempt_response (
-	message_id   text NOT NULL,
+	message_id   text COLLATE "C" NOT NULL,
 	generation   integer NOT NULL,
 	number       integer NOT NULL,
 	first        boolean NOT NULL, -- no attempt before it failed
@@ -348,15 +351,19 @@ CREATE TABLE {schema}.attempt_response (
 -- Replays, reopenings, retries, discards and redactions of an event, for the audit. The transaction of the
 -- action writes the row under the lock of the event's row, and pruning removes it with the event.
 CREATE TABLE {schema}.history (
-	id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	-- The time in microseconds and a random part: rows have the order in which they were written. Logical replication
+	-- copies no sequence, so a schema that moved to another server would use its numbers again.
+	id         uuid PRIMARY KEY DEFAULT (
+		lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 16, '0') || right(replace(gen_random_uuid()::text, '-', ''), 16)
+	)::uuid,
 	event_key  bytea NOT NULL,
 	at         timestamptz NOT NULL,
 	action     text NOT NULL,
 	generation integer NOT NULL,
 	messages   integer NOT NULL DEFAULT 0, -- how many became due
 	message_id text,                       -- null: the whole event
-	request_id text,                       -- of the caller; a repeated request does nothing
-	operation  text,                       -- the request or job that worked on many letters; null: there is none
+	request_id text COLLATE "C",           -- of the caller; a repeated request does nothing
+	operation  text COLLATE "C",           -- the request or job that worked on many letters; null: there is none
 	-- Of a discard, so that it can be undone: when the letter had failed, and its note.
 	failed_at  timestamptz,
 	note       text
@@ -374,14 +381,14 @@ CREATE INDEX history_discards ON {schema}.history (operation, id) WHERE operatio
 -- Bulk actions. A process works on a running job while it holds the lease. Each lease has a higher
 -- fence, and each step of the job compares it.
 CREATE TABLE {schema}.job (
-	id           text PRIMARY KEY,
+	id           text COLLATE "C" PRIMARY KEY,
 	subject      text NOT NULL,              -- dead_letters or events
 	action       text NOT NULL,              -- replay, discard or undo
 	mode         text NOT NULL,              -- of a replay of events
 	rate         text NOT NULL,
 	filter       text NOT NULL,              -- JSON
 	plan         text NOT NULL,              -- JSON: the result of the count
-	request_id   text,                       -- of the caller; a repeated request gets the same job
+	request_id   text COLLATE "C",           -- of the caller; a repeated request gets the same job
 	state        smallint NOT NULL CHECK (state BETWEEN 0 AND 4), -- 0 planned, 1 running, 2 done, 3 cancelled, 4 failed
 	done         bigint NOT NULL DEFAULT 0,
 	skipped      bigint NOT NULL DEFAULT 0,
@@ -400,7 +407,7 @@ CREATE TABLE {schema}.job (
 CREATE UNIQUE INDEX job_request ON {schema}.job (request_id) WHERE request_id IS NOT NULL;
 
 -- The listing of jobs, and the limit on their number.
-CREATE INDEX job_created ON {schema}.job (created_at, id COLLATE "C");
+CREATE INDEX job_created ON {schema}.job (created_at, id);
 
 -- Running jobs, for the processes that look for work.
 CREATE INDEX job_running ON {schema}.job (leased_until) WHERE state = 1;
@@ -451,7 +458,7 @@ CREATE INDEX body_seen_event ON {schema}.body_seen (key);
 -- Verified requests that could not be parsed into events. One row for each source and body.
 CREATE TABLE {schema}.quarantine (
 	key         bytea PRIMARY KEY CHECK (octet_length(key) = 32), -- of source and body
-	source      text NOT NULL,
+	source      text COLLATE "C" NOT NULL,
 	body_sha256 bytea NOT NULL,
 	part        smallint NOT NULL, -- of the delivery: 0 the request, 1 an item of a batch, 2 an entry that lacks its items
 	headers     bytea NOT NULL,
@@ -473,7 +480,7 @@ CREATE INDEX quarantine_recent ON {schema}.quarantine (last_at, key);
 -- source '' stands for the sources that a process does not have. For each source, pruning follows
 -- the longest windows of the last seven days. Older rows go.
 CREATE TABLE {schema}.source_window (
-	source          text NOT NULL,
+	source          text COLLATE "C" NOT NULL,
 	dedupe_window   bigint NOT NULL, -- microseconds
 	retention       bigint NOT NULL, -- microseconds
 	quarantine_rows bigint NOT NULL, -- the number of quarantined requests to keep
@@ -501,8 +508,8 @@ CREATE TABLE {schema}.rollup (
 	kind       smallint NOT NULL,    -- 0 deliveries, 1 refusals, 2 attempts, 3 duplicates, 4 backlog
 	resolution smallint NOT NULL,    -- 0 minutes, 1 hours, 2 days
 	start      timestamptz NOT NULL, -- of the span
-	name       text NOT NULL,        -- of the source, or of the destination
-	label      text NOT NULL,        -- the outcome; of refusals, the reason; of duplicates, none
+	name       text COLLATE "C" NOT NULL,        -- of the source, or of the destination
+	label      text COLLATE "C" NOT NULL,        -- the outcome; of refusals, the reason; of duplicates, none
 	n          bigint NOT NULL,      -- of the backlog the most that was seen, otherwise a sum
 	-- How many were in each bucket of durations, or of ages of duplicates, the shortest first.
 	b0 bigint NOT NULL, b1 bigint NOT NULL, b2 bigint NOT NULL, b3 bigint NOT NULL, b4 bigint NOT NULL,
@@ -514,8 +521,8 @@ CREATE TABLE {schema}.rollup (
 -- How many events of a type were claimed in an hour. It tells which hours to search for a rare type.
 -- The primary key serves that: the hours of one type of a source.
 CREATE TABLE {schema}.type_rollup (
-	source text NOT NULL,
-	type   text NOT NULL,
+	source text COLLATE "C" NOT NULL,
+	type   text COLLATE "C" NOT NULL,
 	start  timestamptz NOT NULL, -- of the hour
 	n      bigint NOT NULL,
 	PRIMARY KEY (source, type, start)
@@ -530,7 +537,7 @@ CREATE TABLE {schema}.refused (
 	key       bytea PRIMARY KEY CHECK (octet_length(key) = 32), -- of error_id
 	error_id  text NOT NULL,
 	at        timestamptz NOT NULL,
-	source    text NOT NULL, -- '' for an unknown path
+	source    text COLLATE "C" NOT NULL, -- '' for an unknown path
 	reason    text NOT NULL,
 	status    integer NOT NULL,
 	method    text NOT NULL,
@@ -585,13 +592,13 @@ CREATE UNLOGGED TABLE {schema}.feed_consumed (
 -- Destinations that an operator paused: no message of them is leased. A row stays until the operator
 -- resumes the destination, whether or not it is in the settings.
 CREATE TABLE {schema}.paused_destination (
-	destination text PRIMARY KEY,
+	destination text COLLATE "C" PRIMARY KEY,
 	paused_at   timestamptz NOT NULL
 );
 
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (
-	source      text PRIMARY KEY,
+	source      text COLLATE "C" PRIMARY KEY,
 	armed_until timestamptz NOT NULL,
 	armed_for   bigint NOT NULL, -- microseconds from the arming to armed_until
 	replace     boolean NOT NULL -- learning the secret removes the source's other secrets
@@ -600,8 +607,8 @@ CREATE TABLE {schema}.armed_source (
 -- Secrets that providers handed over. A reader of this table can sign as the provider: do not grant
 -- it to other roles.
 CREATE TABLE {schema}.learned_secret (
-	source     text NOT NULL,
-	secret     text NOT NULL CHECK (octet_length(secret) BETWEEN 1 AND 512),
+	source     text COLLATE "C" NOT NULL,
+	secret     text COLLATE "C" NOT NULL CHECK (octet_length(secret) BETWEEN 1 AND 512),
 	learned_at timestamptz NOT NULL,
 	PRIMARY KEY (source, secret)
 );
@@ -1571,7 +1578,7 @@ BEGIN
 			FROM unnest(
 				complete.ids, complete.tokens, complete.outcomes, complete.retry_ins, complete.status_codes, complete.errors, complete.tooks
 			) WITH ORDINALITY AS u (id, token, outcome, retry_in, status_code, error, took, place)
-			ORDER BY u.id
+			ORDER BY u.id COLLATE "C"
 		) i
 		WHERE m.id = ANY (ARRAY[i.id]) AND m.token = i.token AND m.state > 0 AND m.state < 2
 		RETURNING i.place, m.generation, m.attempts

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -248,28 +247,23 @@ func (t *task) events(ctx context.Context) error {
 
 // undo makes discarded letters dead again. Job.Cursor is that of Undiscard.
 func (t *task) undo(ctx context.Context) error {
-	var after int64
-	if t.job.Cursor != "" {
-		var err error
-		if after, err = strconv.ParseInt(t.job.Cursor, 10, 64); err != nil {
-			return brokenError{err}
-		}
-	}
 	limited, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	undone, err := t.store.Undiscard(limited, &driver.UndiscardParams{
-		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: after,
+		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: t.job.Cursor,
 		Step: &driver.JobStep{ID: t.job.ID, Fence: t.job.Fence, For: lease},
 	})
 	switch {
+	case errors.Is(err, driver.ErrBadRow): // the cursor
+		return brokenError{err}
 	case err != nil:
 		return err
 	case !undone.Held:
 		return errLost
-	case undone.Next == 0:
+	case undone.Next == "":
 		return errEnded
 	}
-	t.job.Cursor = strconv.FormatInt(undone.Next, 10)
+	t.job.Cursor = undone.Next
 	return nil
 }
 

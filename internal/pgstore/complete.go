@@ -75,7 +75,7 @@ var releaseSQL = statement(`
 WITH held AS MATERIALIZED (
 	SELECT i.id
 	FROM (
-		SELECT * FROM unnest($1::text[], $2::bigint[]) AS i (id, token) ORDER BY id
+		SELECT * FROM unnest($1::text[], $2::bigint[]) AS i (id, token) ORDER BY id COLLATE "C"
 	) i
 	CROSS JOIN LATERAL (
 		SELECT FROM {schema}.message m

@@ -170,3 +170,52 @@ func TestMigrationsOfTwoSchemasDoNotWait(t *testing.T) {
 		t.Errorf("the schemas share a lock: %s", fmt.Sprint(seen))
 	}
 }
+
+// An update of glibc or ICU changes the order of texts, and an index that is sorted by the old order is corrupt.
+// Only the order of bytes never changes.
+func TestIndexesSortTextsByBytes(t *testing.T) {
+	t.Parallel()
+	conn := connectTo(t)
+	create := "CREATE DATABASE other TEMPLATE template0"
+	if texts(t, conn, "SHOW server_version_num")[0] >= "150000" {
+		create += " LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"
+	}
+	run(t, conn, create)
+	config := conn.Config()
+	config.Database = "other"
+	other, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close(t.Context()) })
+	migrate(t, other, "east")
+	indexed := func(condition string) []string {
+		return texts(t, other, `
+SELECT DISTINCT i.indexrelid::regclass || ' ' || c.collname
+FROM pg_index i
+JOIN pg_class t ON t.oid = i.indrelid AND t.relnamespace = 'east'::regnamespace
+CROSS JOIN LATERAL unnest(i.indcollation) AS used (oid)
+JOIN pg_collation c ON c.oid = used.oid
+WHERE `+condition)
+	}
+	if len(indexed("c.collname = 'C'")) == 0 {
+		t.Error("no index has a text")
+	}
+	if found := indexed("c.collname <> 'C'"); len(found) > 0 {
+		t.Errorf("indexes with another order than that of bytes: %q", found)
+	}
+}
+
+// A session of a client may have turned standard_conforming_strings off.
+func TestFunctionsPinTheMeaningOfBackslashes(t *testing.T) {
+	t.Parallel()
+	conn := connectTo(t)
+	migrate(t, conn, "east")
+	const sql = `SELECT proname FROM pg_proc WHERE pronamespace = 'east'::regnamespace AND strpos(prosrc, '\') > 0`
+	if len(texts(t, conn, sql)) == 0 {
+		t.Error("no function has a backslash")
+	}
+	if found := texts(t, conn, sql+` AND ('standard_conforming_strings=on' = ANY (proconfig)) IS NOT TRUE`); len(found) > 0 {
+		t.Errorf("functions that do not pin the setting: %q", found)
+	}
+}

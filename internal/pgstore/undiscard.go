@@ -16,7 +16,7 @@ WITH setting AS MATERIALIZED (
 ), entry AS MATERIALIZED (
 	SELECT h.id, h.event_key AS key, h.message_id, h.generation, h.failed_at, h.note
 	FROM {schema}.history h
-	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > $2::bigint
+	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > coalesce(nullif($2::text, ''), '00000000-0000-0000-0000-000000000000')::uuid
 	ORDER BY h.id
 	LIMIT $3::int
 ), mine AS MATERIALIZED (
@@ -51,7 +51,8 @@ WITH setting AS MATERIALIZED (
 	FROM (SELECT * FROM states UNION ALL SELECT * FROM messages) d, setting
 	RETURNING 1
 )
-SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), coalesce((SELECT max(id) FROM entry), 0)`)
+SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), 
+	coalesce((SELECT id::text FROM entry ORDER BY id DESC LIMIT 1), '')`)
 
 var discardsSQL = statement(`
 SELECT (
@@ -75,7 +76,8 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 				return err
 			}
 		}
-		var entries, undone, last int64
+		var entries, undone int64
+		var last string
 		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&entries, &undone, &last) },
 			s.text(undiscardSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
 			return err

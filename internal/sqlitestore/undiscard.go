@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -69,7 +71,7 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 			}
 		}
 		if len(entries) == limit {
-			done.Next = entries[limit-1].id
+			done.Next = strconv.FormatInt(entries[limit-1].id, 10)
 		}
 		if p.Step == nil {
 			return nil
@@ -83,7 +85,14 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 }
 
 func (t *writeTx) discards(p *driver.UndiscardParams, limit int) ([]discard, error) {
-	rows, err := t.query(selectDiscards, p.Operation, p.After, limit)
+	after := int64(0)
+	if p.After != "" {
+		var err error
+		if after, err = strconv.ParseInt(p.After, 10, 64); err != nil {
+			return nil, fmt.Errorf("%w: the place to go on: %w", driver.ErrBadRow, err)
+		}
+	}
+	rows, err := t.query(selectDiscards, p.Operation, after, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -78,10 +78,8 @@ BEGIN
 		DELETE FROM {ready}.schema s WHERE s.name = given;
 		RETURN false;
 	END IF;
-	FOR r IN SELECT oid::regclass AS name, relname, relkind FROM pg_class WHERE relnamespace = space AND relkind IN ('r', 'S') LOOP
-		IF r.relkind = 'S' THEN
-			PERFORM setval(r.name, 1, false);
-		ELSIF r.relname <> 'schema_migration' AND pg_relation_size(r.name) > 0 THEN
+	FOR r IN SELECT oid::regclass AS name, relname FROM pg_class WHERE relnamespace = space AND relkind = 'r' LOOP
+		IF r.relname <> 'schema_migration' AND pg_relation_size(r.name) > 0 THEN
 			EXECUTE 'DELETE FROM ' || r.name;
 		END IF;
 	END LOOP;

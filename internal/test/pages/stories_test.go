@@ -206,10 +206,15 @@ var stories = map[string]story{
 		ready: func(t *testing.T, w *world) {
 			t.Helper()
 			url, _, _ := examplestest.Postgres(t)
-			w.env = append(w.env, "DATABASE_URL="+url)
+			w.env = append(w.env, "DATABASE_URL="+url, "NEW_DATABASE_URL="+url)
 			w.run(t, "./hookonce migrate up --database sqlite:hookonce.db")
 		},
-		steps: map[string]step{"carried over 48,211 ids; known before: 0": {left: "the file of the test holds no event; a script of the command carries some"}},
+		steps: map[string]step{
+			"carried over 48,211 ids; known before: 0":                                                        {left: "the file of the test holds no event; a script of the command carries some"},
+			"SELECT 'CREATE PUBLICATION hookonce_move FOR TABLE ' || string_agg(c.oid::regclass::text, ', ')": {left: twoServers},
+			"CREATE SUBSCRIPTION hookonce_move CONNECTION 'host=old dbname=hooks user=mover password=…'":      {left: twoServers},
+			"SELECT pg_current_wal_lsn();":                                                                    {left: twoServers},
+		},
 	},
 	"docs/taking-over.md": {
 		steps: map[string]step{
@@ -222,6 +227,8 @@ var stories = map[string]story{
 		steps: map[string]step{"deliver() {": {want: `(?s)"duplicate".*\S`}},
 	},
 }
+
+const twoServers = "a test of hookpgx moves a schema between two servers"
 
 // withoutSettings removes the settings of an earlier block.
 func withoutSettings(t *testing.T, w *world) {

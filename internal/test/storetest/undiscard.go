@@ -139,7 +139,7 @@ func undiscardInSteps(f *fixture) {
 	for {
 		got := f.undiscard(p)
 		undone = append(undone, got.Undone)
-		if p.After = got.Next; p.After == 0 {
+		if p.After = got.Next; p.After == "" {
 			break
 		}
 	}
@@ -164,7 +164,7 @@ func undiscardUnderALease(f *fixture) {
 	same(f, "under a lost lease", driver.Undiscarded{}, f.undiscard(&driver.UndiscardParams{Operation: "req", Limit: 2, Step: &lost, Now: t0}))
 	first := f.undiscard(&driver.UndiscardParams{Operation: "req", Limit: 2, Step: step, Now: t0})
 	job := f.job("job_1")
-	if first.Undone != 2 || first.Next == 0 || job.Done != 2 || job.State != driver.JobRunning || job.Cursor == "" {
+	if first.Undone != 2 || first.Next == "" || job.Done != 2 || job.State != driver.JobRunning || job.Cursor == "" {
 		f.Errorf("undid %+v, and the job is %+v", first, job)
 	}
 	f.replayDead(t0, letter(&all[0], 0), letter(&all[1], 0), letter(&all[2], 0))
