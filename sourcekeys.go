@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/guard"
@@ -63,7 +62,7 @@ func (s *source) checkKey(setting, text string, at place) {
 		slip = pasted.Slip(text)
 	}
 	switch {
-	case slip != "" && err != nil && strings.HasPrefix(err.Error(), "the secret is not"): // in its encoding
+	case slip != "" && errors.Is(err, verify.ErrSecretForm):
 		at.fault(setting, "%s: it %s", err, slip)
 	case err != nil:
 		at.judge(setting, false, err)

@@ -165,6 +165,7 @@ const (
 	Sardine          Name = "sardine"           // Sardine
 	Segment          Name = "segment"           // Segment
 	SendGrid         Name = "sendgrid"          // SendGrid
+	SendGridParse    Name = "sendgrid-parse"    // SendGrid Inbound Parse
 	Sentry           Name = "sentry"            // Sentry
 	SharePoint       Name = "sharepoint"        // SharePoint
 	ShipBob          Name = "shipbob"           // ShipBob

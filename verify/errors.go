@@ -27,6 +27,9 @@ var (
 	// ErrZeroSecret is the error of ParseKey for a secret of zero bytes only. HMAC pads keys with zero
 	// bytes, so it equals the empty key, which anyone can use.
 	ErrZeroSecret = errors.New("the secret has only zero bytes, which protects nothing: make a new one")
+	// ErrSecretForm means that ParseKey got a secret that is not in the form that its scheme needs, such as
+	// base64. The error's text says which one.
+	ErrSecretForm = errors.New("the secret is not in the form that the scheme needs")
 	// ErrNoURL means that the scheme signs the public URL and Request.URL is empty. The receiver is
 	// at fault, not the sender.
 	ErrNoURL = errors.New("the public URL is not set")
@@ -44,6 +47,13 @@ func (e *Error) Error() string { return "scheme " + e.Scheme + ": " + e.Err.Erro
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// secretFormError is an ErrSecretForm; its text names the form.
+type secretFormError string
+
+func (e secretFormError) Error() string { return "the secret is not " + string(e) }
+
+func (e secretFormError) Unwrap() error { return ErrSecretForm }
 
 // FieldError is one fault of a Scheme.
 type FieldError struct {

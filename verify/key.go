@@ -122,7 +122,7 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 	case SecretHex:
 		key, err := hex.DecodeString(secret)
 		if err != nil {
-			return nil, errors.New("the secret is not hexadecimal digits, two for each byte")
+			return nil, secretFormError("hexadecimal digits, two for each byte")
 		}
 		return key, nil
 	case SecretBase64, SecretWhsec:
@@ -131,10 +131,10 @@ func decodeSecret(encoding, secret string) ([]byte, error) {
 		}
 		key, err := decodeBase64(secret)
 		if err != nil && encoding == SecretWhsec {
-			return nil, errors.New("the secret is not base64, with or without the prefix whsec_")
+			return nil, secretFormError("base64, with or without the prefix whsec_")
 		}
 		if err != nil {
-			return nil, errors.New("the secret is not base64")
+			return nil, secretFormError("base64")
 		}
 		return key, nil
 	case SecretSHA1:

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -130,7 +129,7 @@ func (f basic) sign(req *Request, key Key) error {
 func (basic) parseKey(text string) (Key, error) {
 	user, password, ok := strings.Cut(text, ":")
 	if !ok || user == "" || strings.TrimSpace(password) == "" {
-		return Key{}, errors.New("the secret is not user:password")
+		return Key{}, secretFormError("user:password")
 	}
 	key, err := parseSecret(SecretRaw, text)
 	if err == nil {

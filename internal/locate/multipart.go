@@ -13,7 +13,7 @@ import (
 // Limits of a body in multipart/form-data.
 const (
 	maxFormParts = 1000
-	maxFormField = 10 << 20 // bytes of one field
+	maxFormField = 32 << 20 // bytes of one field; the body of a raw email may be one
 	maxBoundary  = 70       // RFC 2046, section 5.1.1
 )
 

@@ -38,10 +38,13 @@ func (s *Sender) body(wants []want) ([]byte, error) {
 		case locate.Item:
 			item, err = set(item, w.ref.Name, w.value)
 		case locate.SHA256:
-			// The id is the digest of the body, so the bytes must differ.
-			if w.ref.In() == locate.Item {
+			// The id is the digest of the body or of a field, so the bytes must differ.
+			switch field := w.ref.SummedField(); {
+			case field != "" && s.Rules.Document == "":
+				form.Set(field, w.value)
+			case w.ref.In() == locate.Item:
 				item, err = set(item, nonce, w.value)
-			} else {
+			default:
 				doc, err = set(doc, nonce, w.value)
 			}
 		}

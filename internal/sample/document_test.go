@@ -38,6 +38,7 @@ func TestBodies(t *testing.T) {
 		"the query":        {rules: provider.EventRules{ID: "query:a b"}, id: "e&1", body: `{"sample":"e\u00261"}`, query: "x=1&a+b=e%261"},
 		"a form":           {rules: provider.EventRules{ID: "form:id", Type: "form:type"}, id: "e1", typ: "t", body: "id=e1&type=t"},
 		"a digest form":    {rules: provider.EventRules{ID: "sha256:body", Type: "form:type"}, id: "e1", typ: "t", body: "sample=e1&type=t"},
+		"digests":          {rules: provider.EventRules{ID: "sha256:form:a + sha256:form:b | sha256:form:c"}, id: "e1:2", body: "a=e1&b=2"},
 		"a batch":          {rules: provider.EventRules{ID: "item:id", Type: "body:type", Batch: "body:list"}, id: "e1", typ: "t", body: `{"list":[{"id":"e1"}],"type":"t"}`},
 		"a batch of all":   {rules: provider.EventRules{ID: "sha256:item", Batch: "body: | one"}, id: "e1", body: `[{"sample":"e1"}]`},
 		"texts":            {rules: provider.EventRules{ID: "item:", Batch: "body:a[].b"}, id: "e1", body: `{"a":[{"b":["e1"]}]}`},

@@ -36,6 +36,9 @@ func (s *Sender) newModel(body []byte, unique bool) (*model, error) {
 	if s.Rules.Document != "" {
 		return nil, fmt.Errorf("a body of provider %s is %s, which is not changed: only JSON and forms are", s.Spec.Name, s.Rules.Document)
 	}
+	if locate.IsMultipart(body) {
+		return nil, errors.New("the body is multipart/form-data, which is not changed: only JSON and urlencoded forms are")
+	}
 	if s.contentTypeOf(body) == formType {
 		var err error
 		m.form, err = url.ParseQuery(string(body))
@@ -217,7 +220,7 @@ func (m *model) body(wants []want) ([]byte, error) {
 func (m *model) noncePlace(ref locate.Ref) locate.Ref {
 	switch {
 	case m.form != nil:
-		return locate.Ref{Kind: locate.Form, Name: nonce}
+		return locate.Ref{Kind: locate.Form, Name: cmp.Or(ref.SummedField(), nonce)}
 	case ref.In() == locate.Item:
 		return locate.Ref{Kind: locate.Item, Name: nonce}
 	}

@@ -218,7 +218,7 @@ func (s *Sender) ContentType() string {
 // readsForm reports whether a field of the event is in a form.
 func (s *Sender) readsForm() bool {
 	for _, rule := range []string{s.Rules.ID, s.Rules.Type, s.Rules.Time} {
-		if refs, err := firstRefs(rule); err == nil && slices.ContainsFunc(refs, func(r locate.Ref) bool { return r.Kind == locate.Form }) {
+		if refs, err := firstRefs(rule); err == nil && slices.ContainsFunc(refs, func(r locate.Ref) bool { return r.In() == locate.Form }) {
 			return true
 		}
 	}

@@ -1,6 +1,6 @@
 const pem = (text) => `-----BEGIN PUBLIC KEY-----\n${text}\n-----END PUBLIC KEY-----\n`;
 
-export default {
+const events = {
   provider: "sendgrid",
   sdk: "@sendgrid/eventwebhook",
   unchecked: { age: "the package has no clock" },
@@ -36,3 +36,6 @@ export default {
     },
   ],
 };
+
+// Inbound Parse is signed as the events are.
+export default [events, { ...events, provider: "sendgrid-parse", vectors: undefined }];
