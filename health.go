@@ -7,12 +7,10 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/guard"
 )
 
 // health knows whether deliveries can be made durable: whether claims succeed on this schema, the clocks
@@ -90,68 +88,6 @@ func (h *health) checkSchema(ctx context.Context) error {
 	}
 	h.fits.Store(true)
 	return nil
-}
-
-// probeInterval is the shortest time between two questions to the database that an unlimited number
-// of requests cause.
-const probeInterval = time.Second
-
-// probeTimeout bounds such a question.
-const probeTimeout = 5 * time.Second
-
-// once runs an action at most once in probeInterval, and for probeTimeout at most. Callers in between
-// get the result of the last run, and concurrent ones wait for it. The context of a caller ends its
-// own waiting only: a run goes on for the other callers.
-type once struct {
-	mu   sync.Mutex
-	last *onceRun // guarded by mu; nil before the first run
-}
-
-type onceRun struct {
-	done chan struct{}
-	err  error     // valid once done is closed
-	at   time.Time // of its end; valid once done is closed
-}
-
-func (o *once) do(ctx context.Context, action func(context.Context) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	run := o.run(ctx, action)
-	select {
-	case <-run.done:
-		return run.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// run returns the run whose result counts now. It starts one if there is none.
-func (o *once) run(ctx context.Context, action func(context.Context) error) *onceRun {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if run := o.last; run != nil && (!run.ended() || time.Since(run.at) < probeInterval) {
-		return run
-	}
-	run := &onceRun{done: make(chan struct{})}
-	o.last = run
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
-	go func() {
-		defer cancel()
-		run.err = <-guard.Call("the question to the database", func() error { return action(ctx) })
-		run.at = time.Now()
-		close(run.done)
-	}()
-	return run
-}
-
-func (r *onceRun) ended() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // clockKeeper compares this machine's clock with the database's.
@@ -256,6 +192,110 @@ func (c *clockKeeper) isOff(ctx context.Context, tolerance time.Duration) bool {
 		return true
 	}
 	return c.again.do(ctx, c.read) != nil || c.skew().Abs() > tolerance/2
+}
+
+// maxFailedClaims is the number of claims that may fail one after the other while the engine stays
+// ready.
+const maxFailedClaims = 5
+
+// claimHealth knows whether claims succeed, and whether the database has proved that it does what they rely on. A
+// database may answer questions and still refuse every write, for example because its disk is full.
+type claimHealth struct {
+	store  driver.Store
+	log    *slog.Logger
+	failed *atomic.Int64 // claims, since the last success
+	probe  *once
+	outage *outage
+
+	proved *atomic.Pointer[string]             // the server that proved itself; nil: it must do so again
+	lack   *atomic.Pointer[driver.ServerError] // nil: none is known
+}
+
+func newClaimHealth(store driver.Store, log *slog.Logger, out *outage) claimHealth {
+	return claimHealth{
+		store: store, log: log, failed: new(atomic.Int64), probe: new(once), outage: out,
+		proved: new(atomic.Pointer[string]), lack: new(atomic.Pointer[driver.ServerError]),
+	}
+}
+
+// note records the outcome of one claim, of any number of events.
+func (h *claimHealth) note(err error) {
+	switch {
+	case err == nil:
+		h.failed.Store(0)
+		h.outage.note(true)
+	case !driver.FaultOfRows(err):
+		h.failed.Add(1)
+		h.outage.note(false)
+	}
+}
+
+// forget makes the database prove itself again: it was away.
+func (h *claimHealth) forget() { h.proved.Store(nil) }
+
+// check returns an error until the server has proved itself, and after maxFailedClaims failures in a row, until a claim
+// succeeds. A load balancer may send no deliveries meanwhile, so check then proves it again, at most
+// once in probeInterval.
+func (h *claimHealth) check(ctx context.Context) error {
+	server, err := h.store.Server(ctx)
+	if err != nil {
+		h.forget()
+		return fmt.Errorf("hookonce: the database does not answer: %w", err)
+	}
+	if h.trusts(server) {
+		return nil
+	}
+	if err := h.probe.do(ctx, h.prove); err != nil {
+		return fmt.Errorf("hookonce: a test of the database failed: %w", err)
+	}
+	if !h.trusts(server) {
+		return errUnproved
+	}
+	return nil
+}
+
+// trusts reports whether a server has proved itself, and not failed since.
+func (h *claimHealth) trusts(server string) bool {
+	proved := h.proved.Load()
+	return proved != nil && *proved == server && h.failed.Load() < maxFailedClaims
+}
+
+// errUnproved is the error of check if claims failed, or the server changed, just after a proof.
+var errUnproved = fmt.Errorf("hookonce: %w, or was just now; it is tested again within a second", driver.ErrUnavailable)
+
+// prove lets the server prove itself.
+func (h *claimHealth) prove(ctx context.Context) error {
+	server, err := h.store.Server(ctx) // before the proof, so that a change meanwhile is seen
+	if err != nil {
+		return err
+	}
+	skipped, err := h.store.Prove(ctx)
+	if lack, ok := errors.AsType[*driver.ServerError](err); ok {
+		if before := h.lack.Swap(lack); before == nil || *before != *lack {
+			h.log.Error("deliveries are answered 503", slog.Any("error", lack))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if h.lack.Swap(nil) != nil {
+		h.log.Info("the database has what hookonce needs again; deliveries are accepted")
+	}
+	for _, text := range skipped {
+		h.log.Info("the test of the database left something out", slog.String("skipped", text))
+	}
+	h.failed.Store(0)
+	h.proved.Store(&server)
+	return nil
+}
+
+// watch is check for the upkeep. Its error does not tell of a lack, which is logged.
+func (h *claimHealth) watch(ctx context.Context) error {
+	err := h.check(ctx)
+	if _, lacks := errors.AsType[*driver.ServerError](err); lacks {
+		return nil
+	}
+	return err
 }
 
 // outage knows since when deliveries cannot be claimed, and how many were answered 503 meanwhile. Every claim notes its

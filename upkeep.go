@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/guard"
 )
 
 const (
@@ -168,4 +170,66 @@ func (in *Engine) pullBack(ctx context.Context) error {
 // hour after this machine's clock was set by more than that: events may look older than they are.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	return in.pruner.prune(ctx, in.pruner.windows())
+}
+
+// probeInterval is the shortest time between two questions to the database that an unlimited number
+// of requests cause.
+const probeInterval = time.Second
+
+// probeTimeout bounds such a question.
+const probeTimeout = 5 * time.Second
+
+// once runs an action at most once in probeInterval, and for probeTimeout at most. Callers in between
+// get the result of the last run, and concurrent ones wait for it. The context of a caller ends its
+// own waiting only: a run goes on for the other callers.
+type once struct {
+	mu   sync.Mutex
+	last *onceRun // guarded by mu; nil before the first run
+}
+
+type onceRun struct {
+	done chan struct{}
+	err  error     // valid once done is closed
+	at   time.Time // of its end; valid once done is closed
+}
+
+func (o *once) do(ctx context.Context, action func(context.Context) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	run := o.run(ctx, action)
+	select {
+	case <-run.done:
+		return run.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run returns the run whose result counts now. It starts one if there is none.
+func (o *once) run(ctx context.Context, action func(context.Context) error) *onceRun {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if run := o.last; run != nil && (!run.ended() || time.Since(run.at) < probeInterval) {
+		return run
+	}
+	run := &onceRun{done: make(chan struct{})}
+	o.last = run
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+	go func() {
+		defer cancel()
+		run.err = <-guard.Call("the question to the database", func() error { return action(ctx) })
+		run.at = time.Now()
+		close(run.done)
+	}()
+	return run
+}
+
+func (r *onceRun) ended() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }

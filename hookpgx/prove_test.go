@@ -115,3 +115,12 @@ func TestProofOverOneConnection(t *testing.T) {
 		t.Errorf("got %q and the error %v, want that the second session is missing", skipped, err)
 	}
 }
+
+func BenchmarkProve(b *testing.B) {
+	w := open(b, nil)
+	for b.Loop() {
+		if _, err := w.Prove(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
