@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"time"
 
@@ -43,7 +44,7 @@ type lostEvent struct {
 }
 
 // SweepRuns implements driver.Store. A run in progress holds the write lock, so every overdue event
-// that a sweep sees under that lock was interrupted.
+// that a sweep sees under that lock was interrupted. Together with an error it returns the runs that it recorded.
 func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
 	const op = "looking for interrupted runs"
 	// Most sweeps find nothing, and see that without waiting for the writer.
@@ -54,23 +55,33 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	var lost []driver.LostRun
-	err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) error {
-		events, err := t.lost()
-		if err != nil {
+	lost, err := s.sweep(ctx, op, p, inOrder)
+	if errors.Is(err, driver.ErrBadRow) {
+		lost, err = s.sweep(ctx, op, p, passOver)
+	}
+	return lost, err
+}
+
+// sweep records interrupted runs by one commit. With the error of a refused row it returns the others.
+func (s *Store) sweep(ctx context.Context, op string, p *driver.SweepRunsParams, each eachRow[lostEvent]) ([]driver.LostRun, error) {
+	var events []lostEvent
+	var refusal error
+	err := s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		if events, err = t.lost(); err != nil {
 			return err
 		}
-		lost = make([]driver.LostRun, len(events))
-		for i := range events {
-			if err := t.lose(&events[i]); err != nil {
-				return err
-			}
-			lost[i] = events[i].LostRun
-		}
-		return nil
+		events, refusal, err = each(t, events, t.lose)
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	lost := make([]driver.LostRun, len(events))
+	for i := range events {
+		lost[i] = events[i].LostRun
+	}
+	if refusal != nil {
+		return lost, s.failed(ctx, op, refusal)
 	}
 	return lost, nil
 }

@@ -118,27 +118,10 @@ type takenEvent struct {
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
-	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
-		if r.taken, err = t.pick(p); err != nil {
-			return err
-		}
-		r.token = nextToken(t.now, r.taken)
-		size := len(r.taken) // 1 counts an attempt when the run is swept
-		if p.Beside {
-			size = max(size, 2)
-		}
-		for i := range r.taken {
-			e := &r.taken[i]
-			var retryIn any
-			if delay, last := p.Retry.AfterInterrupted(e.Attempts + 1); !last {
-				retryIn = delay.Microseconds()
-			}
-			if _, err := t.exec(markTaken, r.token, size, retryIn, t.now+budget.Microseconds(), e.Key[:]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := s.mark(ctx, p, r, budget, inOrder)
+	if errors.Is(err, driver.ErrBadRow) {
+		err = s.mark(ctx, p, r, budget, passOver)
+	}
 	switch {
 	case len(r.taken) == 0:
 		return nil, err
@@ -156,6 +139,34 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 		return nil, r.rollBack(ctx) // a sweep took them meanwhile
 	}
 	return r, nil
+}
+
+// mark takes events into a run, by a commit of its own. The error is that of a refused row if no other one is due.
+func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, each eachRow[takenEvent]) error {
+	var refusal error
+	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		if r.taken, err = t.pick(p); err != nil {
+			return err
+		}
+		r.token = nextToken(t.now, r.taken)
+		size := len(r.taken) // 1 counts an attempt when the run is swept
+		if p.Beside {
+			size = max(size, 2)
+		}
+		r.taken, refusal, err = each(t, r.taken, func(e *takenEvent) error {
+			var retryIn any
+			if delay, last := p.Retry.AfterInterrupted(e.Attempts + 1); !last {
+				retryIn = delay.Microseconds()
+			}
+			_, err := t.exec(markTaken, r.token, size, retryIn, t.now+budget.Microseconds(), e.Key[:])
+			return err
+		})
+		return err
+	})
+	if err == nil && refusal != nil && len(r.taken) == 0 {
+		return s.failed(ctx, opTake, refusal)
+	}
+	return err
 }
 
 // nextToken returns the number of a run. It is higher than all earlier numbers of its events, and

@@ -1,0 +1,40 @@
+package sqlitestore
+
+// eachRow does something for each of some rows, in a transaction. It returns the rows that are done, and the refusal of
+// one that the database refused to change.
+type eachRow[T any] func(t *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error)
+
+// inOrder ends at the first row that fails.
+func inOrder[T any](_ *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error) {
+	for i := range rows {
+		if err := do(&rows[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rows, nil, nil
+}
+
+// passOver leaves out rows that the database refuses to change, by a trigger of its owner for example. It undoes what do
+// has changed for them.
+func passOver[T any](t *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error) {
+	for i := range rows {
+		if _, err := t.exec(`SAVEPOINT hookonce_row`); err != nil {
+			return nil, nil, err
+		}
+		switch err := do(&rows[i]); {
+		case err == nil:
+			done = append(done, rows[i])
+		case resultCode(err) != codeConstraint:
+			return nil, nil, err
+		default:
+			refusal = err
+			if _, err := t.exec(`ROLLBACK TO hookonce_row`); err != nil {
+				return nil, nil, err // the trigger has ended the transaction
+			}
+		}
+		if _, err := t.exec(`RELEASE hookonce_row`); err != nil {
+			return nil, nil, err
+		}
+	}
+	return done, refusal, nil
+}
