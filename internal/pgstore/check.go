@@ -213,7 +213,9 @@ func (r *Run) failed(err error, classOf func(code string) error) error {
 		return nil
 	}
 	class := driver.ErrAway
-	if r.store.pools.Work.Outcome(err) == Refused {
+	if code := SQLState(err); code == codeIdleInTx || code == codeTxTimeout {
+		class = driver.ErrTxAborted // time-outs that a handler set for the transaction
+	} else if r.store.pools.Work.Outcome(err) == Refused {
 		class = driver.ErrUnavailable
 		switch code := SQLState(err); {
 		case strings.HasPrefix(code, classShutdown):

@@ -83,6 +83,8 @@ const (
 	codeNotSupported    = "0A000"
 	codeNoTransaction   = "25P01"
 	codeNoSavepoint     = "3B001"
+	codeIdleInTx        = "25P03" // the end of the session after idle_in_transaction_session_timeout
+	codeTxTimeout       = "25P04" // and after transaction_timeout
 	codeCancelled       = "57014"
 	codeDiskFull        = "53100"
 	codeReadOnly        = "25006" // a read-only transaction, or a standby

@@ -18,15 +18,22 @@ import (
 // failed attempts and is dead in the end, and its handler is not called again and again meanwhile.
 func TestDoneMarkRefused(t *testing.T) {
 	t.Parallel()
-	for code, what := range map[string]string{"P0001": "a trigger raises", "53100": "the server says that its disk is full"} {
+	for code, what := range map[string]string{
+		"P0001": "a trigger raises", "53100": "the server says that its disk is full", "25P03": "its handler's time-out ends the session",
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			l := onPGX(t)
-			l.exec(t, storetest.RefuseDone(driver.EventKey("gh", "evt_3"), code))
+			if code != "25P03" {
+				l.exec(t, storetest.RefuseDone(driver.EventKey("gh", "evt_3"), code))
+			}
 			var calls atomic.Int64
 			mux := &hookonce.Mux[pgx.Tx]{}
 			hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
 				calls.Add(1)
+				if code == "25P03" && ev.ID == "evt_3" {
+					return beIdle(ctx, tx)
+				}
 				return l.insert(ctx, tx, ev.ID)
 			})
 			in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 1 }) // no other batch begins beside a refused one
@@ -53,4 +60,23 @@ func TestDoneMarkRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// beIdle has the server end the session of tx, which has been idle for too long by a time-out of its own.
+func beIdle(ctx context.Context, tx pgx.Tx) error {
+	pid := tx.Conn().PgConn().PID()
+	if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '1ms'"); err != nil {
+		return err
+	}
+	other, err := pgx.ConnectConfig(ctx, tx.Conn().Config())
+	if err != nil {
+		return err
+	}
+	defer other.Close(ctx)
+	for there := true; there; {
+		if err := other.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::int)", int32(pid)).Scan(&there); err != nil {
+			return err
+		}
+	}
+	return nil
 }
