@@ -166,8 +166,8 @@ func TestSilentProcess(t *testing.T) {
 	w.wantSwept(t, 0)
 	other.wantEvent(t, "evt_1", driver.StatePending, 1)
 
-	if err := run.Finish(t.Context(), succeeded(run)); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("Finish: got the error %v, want %v", err, driver.ErrUnavailable)
+	if err := run.Finish(t.Context(), succeeded(run)); !errors.Is(err, driver.ErrTxAborted) {
+		t.Errorf("Finish: got the error %v, want %v", err, driver.ErrTxAborted)
 	}
 	if err := run.Settle(t.Context(), outcome(run, driver.WorkFailed, "late")); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("Settle: got the error %v, want %v", err, driver.ErrNotFound)
