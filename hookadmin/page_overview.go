@@ -30,6 +30,7 @@ type overviewFigures struct {
 	Strips   []destinationStrip
 	Failures []DeadLetter
 	Send     string // the command to begin with; "" if there were deliveries, or no source
+	Bare     bool   // there is no source
 }
 
 // figure is a number and its explanation.
@@ -177,6 +178,8 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 	if sum := sumOf(series[3]); sum == 0 {
 		if sources := h.engine.Operator().Sources(); len(sources) > 0 {
 			all.Send = h.sendCommand(&sources[0])
+		} else {
+			all.Bare = true
 		}
 	}
 	attempted := byName(series[1])

@@ -78,6 +78,7 @@ var badges = map[string]badge{
 	"unavailable": {"unavailable", "dead", "bad"},
 	"retry":       {"retry", "again", "warn"},
 
+	"waiting":           {"waiting", "wait", "wait"},
 	"working":           {"working", "done", "good"},
 	"silent":            {"silent", "wait", "calm"},
 	"trouble":           {"trouble", "warn", "bad"},

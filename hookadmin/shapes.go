@@ -333,3 +333,20 @@ func statusCode(code int) *int {
 	}
 	return &code
 }
+
+// ShownState is State for people: "waiting" for an event whose messages wait, while none is being sent.
+func (d *EventDetail) ShownState() string {
+	if d.State != driver.StateRunning {
+		return d.State
+	}
+	state := d.State
+	for i := range d.Messages {
+		switch d.Messages[i].State {
+		case driver.StateSending:
+			return d.State
+		case driver.StatePending:
+			state = "waiting"
+		}
+	}
+	return state
+}

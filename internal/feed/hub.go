@@ -221,22 +221,23 @@ func (s *session) poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !s.read {
-		s.read, s.first = true, page.Last
-	}
+	first := page.Last
 	if now := time.Now(); !page.Watched || !now.Before(s.watchAt) {
-		if _, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor}); err != nil {
+		last, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor})
+		if err != nil {
 			return err
 		}
 		s.watchAt = now.Add(watchAgain)
 		if !page.Watched { // the first viewer, or the database lost the watch
 			s.settledAt = now.Add(settleTime)
+			s.begin(last)
 			if s.hub.Began != nil {
 				s.hub.Began()
 			}
 			return nil
 		}
 	}
+	s.begin(first)
 	switch {
 	case s.last > page.Last: // another feed than before: the next read begins at its start
 		s.reset(0)
@@ -246,6 +247,13 @@ func (s *session) poll(ctx context.Context) error {
 	}
 	s.take(page)
 	return nil
+}
+
+// begin notes the number of the newest row at the first read: the clients that wait for it begin there.
+func (s *session) begin(last int64) {
+	if !s.read {
+		s.read, s.first = true, last
+	}
 }
 
 // reset forgets all entries and goes on after floor.

@@ -93,6 +93,10 @@ func (p *Problem) Hint() string {
 		return "set HOOKONCE_ADMIN_TOKEN to the admin.token of that gateway: the right one is never held back"
 	case p.Status == http.StatusNotFound && p.Reason == "":
 		return "use the address of admin.listen, not that of listen, and the same version of hookonce on both sides"
+	case p.Status == http.StatusServiceUnavailable && strings.HasPrefix(p.Detail, "The disk of the database is full"):
+		return "free some space on that disk; then run the same command again"
+	case p.Status == http.StatusServiceUnavailable && strings.HasPrefix(p.Detail, "The database is read-only"):
+		return "point the settings of that gateway to the primary; then run the same command again"
 	case p.Status == http.StatusServiceUnavailable:
 		return "check that the database runs; then run the same command again"
 	case p.Status >= http.StatusInternalServerError && p.gateway != "" && p.Instance != "":

@@ -20,6 +20,7 @@ const (
 	// and gateways at the same time.
 	awaitLimit = 30 * time.Second
 	awaitPause = time.Second
+	awaitSaid  = 10 * time.Second // between log lines
 	// reachTimeout bounds one attempt to reach the database.
 	reachTimeout = 5 * time.Second
 	// closeLimit bounds closing the store: a pool waits for every connection in use, and one may
@@ -123,15 +124,18 @@ func (e *unreachable) cause() string {
 // awaitStore is CreateStore for serve. It retries while the database is unavailable, until
 // awaitLimit is over, unless retrying cannot help.
 func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger) (driver.Store, error) {
-	deadline := time.Now().Add(awaitLimit)
+	deadline, said := time.Now().Add(awaitLimit), time.Time{}
 	for {
 		store, err := CreateStore(ctx, settings)
 		if err == nil || !mayHeal(err) || time.Now().Add(awaitPause).After(deadline) {
 			return store, err
 		}
-		// The driver reports every address on a separate line.
-		log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339),
-			"error", strings.Join(strings.Fields(err.Error()), " "))
+		if time.Since(said) >= awaitSaid {
+			said = time.Now()
+			// The driver reports every address on a separate line.
+			log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339),
+				"error", strings.Join(strings.Fields(err.Error()), " "))
+		}
 		select {
 		case <-time.After(awaitPause):
 		case <-ctx.Done():

@@ -70,6 +70,14 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
+	groups := map[string][]string{
+		"start": {"demo", "init", "serve"}, "look": {"events", "dlq", "quarantine", "refused", "destinations", "sources", "listen"},
+		"mend": {"doctor", "ready", "migrate", "prune", "backup"}, "test": {"send", "verify", "probe", "bench", "providers", "config"},
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "start", Title: "Start:"}, &cobra.Group{ID: "look", Title: "Look at events, and act on them:"},
+		&cobra.Group{ID: "mend", Title: "Keep it well:"}, &cobra.Group{ID: "test", Title: "Test and check:"},
+	)
 	root.AddCommand(
 		p.demoCommand(),
 		p.serveCommand(),
@@ -95,6 +103,13 @@ func (p *program) rootCommand() *cobra.Command {
 		p.manCommand(),
 		p.benchCommand(),
 	)
+	for _, cmd := range root.Commands() {
+		for id, names := range groups {
+			if slices.Contains(names, cmd.Name()) {
+				cmd.GroupID = id
+			}
+		}
+	}
 	root.SetVersionTemplate("hookonce {{.Version}}\n")
 	root.SetUsageTemplate(strings.NewReplacer(
 		".FlagUsages", ".FlagUsagesWrapped 80", "for more information about a command.", "for more about a command.",

@@ -125,6 +125,9 @@ var destinationChanges = []destinationChange{
 				}
 				all.Retried, all.More = all.Retried+retried.Retried, retried.More
 			}
+			if all.Retried == 0 {
+				return all, "no message waits for " + name + "; if its circuit is open, the next message is a probe", nil
+			}
 			return all, say.Count(all.Retried, "message") + " to " + name + " due now", nil
 		},
 	},

@@ -85,7 +85,7 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 		{"Source", found.Source},
 		{"Event id", found.EventID},
 		{"Type", orDash(found.Type)},
-		{"State", found.State},
+		{"State", found.ShownState()},
 		{"Note", orDash(found.Note)},
 		{"Generation", strconv.Itoa(found.Generation)},
 		{"Received", at(found.ReceivedAt)},

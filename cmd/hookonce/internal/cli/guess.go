@@ -26,7 +26,7 @@ func (p *program) readAdminURL(f *apiFlags) {
 	}
 }
 
-// mayGuess reports whether a command may ask a gateway of which it knows the address alone: if nothing
+// mayGuess reports whether a command may ask a gateway by its address alone: if nothing
 // names a database, or if the settings lead to none. They do so on a server, where a service has other
 // variables and another working directory than the person who types.
 func (p *program) mayGuess(f *settingsFlags, settings *config.Settings, faults *config.Faults) bool {
@@ -75,7 +75,7 @@ func (p *program) guessedGateway(ctx context.Context, settings *config.Settings,
 
 func needsToken(client *adminclient.Client) error {
 	return &app.Error{
-		Err:    fmt.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that nobody named", client),
+		Err:    fmt.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that you did not name", client),
 		Remedy: "--admin-url " + client.String() + ", with the token in HOOKONCE_ADMIN_TOKEN",
 	}
 }

@@ -53,7 +53,7 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 	}
 }
 
-// An address that nobody named gets no token, whatever answers there.
+// An address that the user did not name gets no token, whatever answers there.
 func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -73,7 +73,7 @@ func (l *loader) parse(data []byte) *node {
 	}
 	file, err := parseYAML(data)
 	if err != nil {
-		l.faults = append(l.faults, *err)
+		l.faults = append(l.faults, tabbed(data, *err))
 		return nil
 	}
 	b := &builder{l: l, anchors: make(map[string]ast.Node), open: make(map[ast.Node]bool)}
@@ -92,6 +92,17 @@ func (l *loader) parse(data []byte) *node {
 		}
 	}
 	return root
+}
+
+// tabbed returns fault, or the tab that indents a line, which YAML does not take: it is the likely cause.
+func tabbed(data []byte, fault Fault) Fault {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		indent := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]
+		if at := bytes.IndexByte(indent, '\t'); at >= 0 && len(indent) < len(line) {
+			return Fault{Line: i + 1, Col: at + 1, Message: "not valid YAML: a tab indents this line", Hint: "indent with spaces"}
+		}
+	}
+	return fault
 }
 
 // quoted matches the quotes of the document in the parser's errors.

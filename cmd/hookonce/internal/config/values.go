@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -371,13 +372,16 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 		l.fault(n, "file: needs a path after it")
 		return "", false
 	}
+	name := "the file that file: names"
+	if folder := filepath.Dir(path); !strings.Contains(n.raw, "${") && filepath.IsAbs(path) && folder != "/" && isFolder(folder) {
+		name = "the file " + path // otherwise it may be a secret with file: before it, or the value of a variable
+	}
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(l.dir, path)
 	}
 	file, err := settingfile.Read(path, maxSecretFile)
 	if err != nil {
-		// Without the path, which may be the value of a variable.
-		l.fault(n, "the file that file: names cannot be read: %s", err)
+		l.fault(n, "%s cannot be read: %s", name, err)
 		return "", false
 	}
 	text := strings.TrimRight(string(file.Data), "\r\n")
@@ -387,6 +391,11 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 	}
 	l.warnShared(n, file, "the file that file: names", secret)
 	return text, true
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // warnShared warns of a file, the one that name describes, that every user of the machine can change, or read though
