@@ -63,7 +63,7 @@ type page struct {
 	Outage    *outage // nil while deliveries can be claimed
 	About     Gateway
 	Docs      string // address of the documentation; "" for no link
-	SignOut   bool // shows the button that ends the session
+	SignOut   bool   // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
 	MayChange              bool
 	Refresh                string // seconds until the browser reloads the page; "" for never

@@ -47,7 +47,7 @@ type Collector struct {
 	equal   map[equal]int // the rows that others may be equal to, by their place in rows
 	dropped int
 
-	until   time.Time     // the watch ends
+	until time.Time // the watch ends
 
 	// Of the goroutine of Run.
 	asked  time.Time

@@ -70,14 +70,6 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetIn(p.stdin)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	groups := map[string][]string{
-		"start": {"demo", "init", "serve"}, "look": {"events", "dlq", "quarantine", "refused", "destinations", "sources", "listen"},
-		"mend": {"doctor", "ready", "migrate", "prune", "backup"}, "test": {"send", "verify", "probe", "bench", "providers", "config"},
-	}
-	root.AddGroup(
-		&cobra.Group{ID: "start", Title: "Start:"}, &cobra.Group{ID: "look", Title: "Look at events, and act on them:"},
-		&cobra.Group{ID: "mend", Title: "Keep it well:"}, &cobra.Group{ID: "test", Title: "Test and check:"},
-	)
 	root.AddCommand(
 		p.demoCommand(),
 		p.serveCommand(),
@@ -103,13 +95,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.manCommand(),
 		p.benchCommand(),
 	)
-	for _, cmd := range root.Commands() {
-		for id, names := range groups {
-			if slices.Contains(names, cmd.Name()) {
-				cmd.GroupID = id
-			}
-		}
-	}
+	group(root)
 	root.SetVersionTemplate("hookonce {{.Version}}\n")
 	root.SetUsageTemplate(strings.NewReplacer(
 		".FlagUsages", ".FlagUsagesWrapped 80", "for more information about a command.", "for more about a command.",
@@ -120,6 +106,26 @@ func (p *program) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return newUsageError(cmd, flagError(err)) })
 	strict(root)
 	return root
+}
+
+// group sorts the commands in the help by the purpose of their user. The rest stands below them.
+func group(root *cobra.Command) {
+	for _, g := range []struct {
+		id, title string
+		names     []string
+	}{
+		{"start", "Start:", []string{"demo", "init", "serve"}},
+		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "listen"}},
+		{"keep", "Keep it well:", []string{"doctor", "ready", "migrate", "prune", "backup"}},
+		{"test", "Test and check:", []string{"send", "verify", "probe", "bench", "providers", "config"}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(g.names, cmd.Name()) {
+				cmd.GroupID = g.id
+			}
+		}
+	}
 }
 
 // strict makes cmd and its subcommands fail with a usage error if the command line is wrong. By

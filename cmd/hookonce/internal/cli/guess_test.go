@@ -70,6 +70,7 @@ func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
 			fmt.Fprint(w, `{"status":401,"detail":"A token is missing."}`)
 			return
 		}
+		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"status":"ok"}`)
 	}))
 	t.Cleanup(stranger.Close)
