@@ -577,10 +577,10 @@ CREATE UNLOGGED TABLE {schema}.feed (
 	details   bytea NOT NULL -- JSON
 );
 
--- Paused destinations: their messages are not leased. A row stays until the operator
 -- What take and fail did while somebody looks, until a process moves it to feed: the transaction of a
 -- consumer may be long, and must not hold the row of feed_watch.
 CREATE UNLOGGED TABLE {schema}.feed_consumed (
+	id       uuid PRIMARY KEY DEFAULT gen_random_uuid(),
 	at       timestamptz NOT NULL,
 	source   text NOT NULL,
 	event_id text NOT NULL,
@@ -614,17 +614,29 @@ CREATE TABLE {schema}.learned_secret (
 );
 
 -- ANALYZE would copy payloads and answers into pg_statistic, which a redaction and pruning do not reach. No plan
--- needs their values.
-ALTER TABLE {schema}.event ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
-ALTER TABLE {schema}.event_state ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0;
-ALTER TABLE {schema}.event_attempt ALTER error SET STATISTICS 0;
-ALTER TABLE {schema}.inline_failure ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0, ALTER last_error SET STATISTICS 0;
-ALTER TABLE {schema}.message ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0;
-ALTER TABLE {schema}.attempt ALTER error SET STATISTICS 0;
-ALTER TABLE {schema}.attempt_response ALTER response SET STATISTICS 0;
-ALTER TABLE {schema}.other_body ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
-ALTER TABLE {schema}.quarantine ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
-ALTER TABLE {schema}.refused ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0;
+-- needs their values. A distributed PostgreSQL may refuse the setting.
+DO $$
+DECLARE
+	change text;
+BEGIN
+	FOREACH change IN ARRAY ARRAY[
+		'event ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0',
+		'event_state ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0',
+		'event_attempt ALTER error SET STATISTICS 0',
+		'inline_failure ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0, ALTER last_error SET STATISTICS 0',
+		'message ALTER last_error SET STATISTICS 0, ALTER signature SET STATISTICS 0',
+		'attempt ALTER error SET STATISTICS 0',
+		'attempt_response ALTER response SET STATISTICS 0',
+		'other_body ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0',
+		'quarantine ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0',
+		'refused ALTER headers SET STATISTICS 0, ALTER body SET STATISTICS 0'
+	] LOOP
+		EXECUTE 'ALTER TABLE {schema}.' || change;
+	END LOOP;
+EXCEPTION WHEN feature_not_supported THEN
+	NULL;
+END
+$$;
 
 -- Every event with its state, which follows from its state row and its messages. For hookonce
 -- itself and the views below; its columns may change.
@@ -1203,6 +1215,8 @@ DECLARE
 	dues   timestamptz[];
 	lapsed boolean[]; -- the lease ran out
 	spent  boolean[]; -- no attempt is left
+	-- Not computed in a CASE of an UPDATE: a distributed PostgreSQL refuses a function there that is not immutable.
+	ends   timestamptz := moment + lease.lease_for * interval '1 microsecond';
 BEGIN
 	IF EXISTS (SELECT FROM {schema}.paused_destination p WHERE p.destination = lease.destination) THEN
 		RETURN;
@@ -1251,7 +1265,7 @@ BEGIN
 		SET state = CASE WHEN i.spent THEN 3 ELSE 1 END,
 			attempts = CASE WHEN i.spent THEN m.attempts ELSE m.attempts + 1 END,
 			token = CASE WHEN i.spent THEN m.token ELSE m.token + 1 END,
-			due_at = CASE WHEN i.spent THEN m.due_at ELSE moment + lease.lease_for * interval '1 microsecond' END,
+			due_at = CASE WHEN i.spent THEN m.due_at ELSE ends END,
 			failed_at = CASE WHEN i.spent THEN moment END,
 			last_error = CASE
 				WHEN m.token = 9223372036854775807 THEN 'the row of the message was changed by hand: its fencing token cannot grow'
@@ -1563,7 +1577,7 @@ BEGIN
 			note = CASE i.outcome WHEN 4 THEN 'stale' ELSE m.note END,
 			attempts = CASE i.outcome WHEN 4 THEN m.attempts - 1 ELSE m.attempts END,
 			due_at = CASE i.outcome
-				WHEN 2 THEN moment + i.retry_in * interval '1 microsecond'
+				WHEN 2 THEN i.retry_at
 				WHEN 4 THEN moment -- pruning counts from here
 				ELSE m.due_at
 			END,
@@ -1574,7 +1588,7 @@ BEGIN
 			took = CASE i.outcome WHEN 1 THEN i.took ELSE m.took END,
 			failed_at = CASE i.outcome WHEN 3 THEN moment END
 		FROM (
-			SELECT u.*
+			SELECT u.*, moment + u.retry_in * interval '1 microsecond' AS retry_at
 			FROM unnest(
 				complete.ids, complete.tokens, complete.outcomes, complete.retry_ins, complete.status_codes, complete.errors, complete.tooks
 			) WITH ORDINALITY AS u (id, token, outcome, retry_in, status_code, error, took, place)
@@ -1873,6 +1887,7 @@ DECLARE
 	is_dead boolean;
 	ceiling double precision; -- seconds
 	wait    bigint;           -- microseconds
+	retry   timestamptz;
 BEGIN
 	IF fail.source IS NULL OR fail.event_id IS NULL OR fail.error IS NULL THEN
 		RAISE EXCEPTION 'fail needs a source, an event id and an error text' USING ERRCODE = 'null_value_not_allowed';
@@ -1913,12 +1928,13 @@ BEGIN
 	ceiling := least(extract(epoch FROM fail.first) * 2.0 ^ least(s.attempts, 60), extract(epoch FROM fail.max));
 	-- A random part of the time, so that events that failed together do not come back together.
 	wait := random() * ceiling * 1000000;
+	retry := moment + wait * interval '1 microsecond';
 	INSERT INTO {schema}.event_attempt (key, generation, number, outcome, error, at, took)
 	VALUES (failed, s.generation, number, CASE WHEN is_dead THEN 3 ELSE 2 END, left(fail.error, 4096), moment, 0);
 	UPDATE {schema}.event_state e
 	SET state = CASE WHEN is_dead THEN 3 ELSE 0 END,
 		attempts = number,
-		due_at = CASE WHEN is_dead THEN e.due_at ELSE moment + wait * interval '1 microsecond' END,
+		due_at = CASE WHEN is_dead THEN e.due_at ELSE retry END,
 		retry_in = CASE WHEN is_dead THEN e.retry_in ELSE wait END,
 		failed_at = CASE WHEN is_dead THEN moment END,
 		last_error = left(fail.error, 4096),

@@ -42,7 +42,7 @@ FROM {schema}.feed_watch w WHERE ` + feedLasts)
 var collectFeedSQL = statement(`
 WITH collected AS (
 	DELETE FROM {schema}.feed_consumed c
-	WHERE c.ctid = ANY (ARRAY(SELECT f.ctid FROM {schema}.feed_consumed f LIMIT $1::int FOR UPDATE SKIP LOCKED))
+	WHERE c.id = ANY (ARRAY(SELECT f.id FROM {schema}.feed_consumed f LIMIT $1::int FOR UPDATE SKIP LOCKED))
 	RETURNING c.*
 )
 SELECT at, source, event_id, type, outcome, details FROM collected ORDER BY at`)

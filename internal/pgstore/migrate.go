@@ -104,8 +104,10 @@ func (s *Store) apply(ctx context.Context, conn Conn) ([]driver.Migration, error
 		if driver.IndexStep(applied, step.Version) >= 0 {
 			continue
 		}
-		if err := conn.Script(ctx, step.SQL); err != nil {
-			return nil, fmt.Errorf("step %d (%s): %w", step.Version, step.Name, err)
+		for sql := range statements(step.SQL) {
+			if err := conn.Script(ctx, sql); err != nil {
+				return nil, fmt.Errorf("step %d (%s): %w", step.Version, step.Name, err)
+			}
 		}
 		taken = append(taken, step)
 	}

@@ -19,14 +19,15 @@ WITH setting AS MATERIALIZED (
 		AS i (key, outcome, retry_in, error, took)
 )`
 
-// changedSQL changes the state rows of "held", and records their failed attempts.
+// changedSQL changes the state rows of "held", and records their failed attempts. A distributed PostgreSQL refuses a
+// function in a CASE of an UPDATE that is not immutable, such as the sum of a time and an interval.
 const changedSQL = `, changed AS (
 	UPDATE {schema}.event_state s
 	SET state = CASE WHEN i.outcome = 1 THEN 2 WHEN i.outcome = 2 THEN 4 WHEN i.outcome IN (4, 6) THEN 3 ELSE 0 END,
 		note = CASE i.outcome WHEN 2 THEN '` + driver.NoteStale + `' WHEN 6 THEN '` + driver.NoteTxEnded + `' ELSE '' END,
 		attempts = CASE WHEN i.outcome IN (2, 5) THEN s.attempts ELSE least(s.attempts, 2147483646) + 1 END,
 		due_at = CASE
-			WHEN i.outcome IN (3, 5) THEN setting.now + i.retry_in * interval '1 microsecond'
+			WHEN i.outcome IN (3, 5) THEN i.retry_at
 			WHEN i.outcome = 2 THEN setting.now -- pruning counts from here
 			ELSE s.due_at
 		END,
@@ -35,7 +36,7 @@ const changedSQL = `, changed AS (
 		failed_at = CASE WHEN i.outcome IN (4, 6) THEN setting.now END,
 		last_error = CASE i.outcome WHEN 5 THEN s.last_error ELSE nullif(i.error, '') END,
 		signature = CASE WHEN i.outcome IN (4, 6) THEN {schema}.error_signature(nullif(i.error, '')) END
-	FROM {held} i, setting
+	FROM (SELECT h.*, setting.now + h.retry_in * interval '1 microsecond' AS retry_at FROM {held} h, setting) i, setting
 	WHERE s.key = i.key AND s.state = 0
 	RETURNING s.key, s.generation, s.attempts, i.outcome, i.error, i.took
 ), tried AS (

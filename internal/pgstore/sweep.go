@@ -110,8 +110,8 @@ ORDER BY e.received_at, s.key`)
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($1::timestamptz, clock_timestamp()) AS now, {schema}.durably() AS durable
 ), lost AS MATERIALIZED (
-	SELECT s.key, $3::bool AND $4::bigint < 0 AS dead
-	FROM {schema}.event_state s
+	SELECT s.key, $3::bool AND $4::bigint < 0 AS dead, setting.now + $4::bigint * interval '1 microsecond' AS retry_at
+	FROM {schema}.event_state s, setting
 	WHERE s.key = ANY ($2::bytea[]) AND s.state = 0
 ), changed AS (
 	UPDATE {schema}.event_state s
@@ -119,7 +119,7 @@ WITH setting AS MATERIALIZED (
 		attempts = CASE WHEN $3::bool THEN least(s.attempts, 2147483646) + 1 ELSE s.attempts END,
 		crashes = least(s.crashes, 2147483646) + 1,
 		due_at = CASE WHEN $3::bool
-			THEN setting.now + $4::bigint * interval '1 microsecond'
+			THEN lost.retry_at
 			ELSE least(s.due_at, setting.now)
 		END,
 		retry_in = CASE WHEN $3::bool THEN greatest($4::bigint, 0) ELSE s.retry_in END,

@@ -230,21 +230,18 @@ func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check 
 		return failed("durability", err)
 	}
 	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
-		shared, err := sharedFileSystem(filepath.Dir(path))
+		found, err := fileSystemOf(filepath.Dir(path))
 		if err != nil {
 			return failed("durability", err)
 		}
-		if shared != "" {
-			w := driver.Weakness{
-				Setting: weaknessFileSystem, Value: shared,
-				Effect: "Two machines that use the file at once corrupt it.", Remedy: "Put it on a local disk.",
-			}
+		if w := found.weakness(); w != nil {
 			if slices.Contains(d.settings.AllowUnsafe, w.Setting) {
-				allowed = append(allowed, w)
+				allowed = append(allowed, *w)
 			} else {
-				refused = append(refused, w)
+				refused = append(refused, *w)
 			}
 		}
+		return inLayer(judgeDurability(refused, allowed), found)
 	}
 	return judgeDurability(refused, allowed)
 }
@@ -267,6 +264,17 @@ func judgeDurability(refused, allowed []driver.Weakness) Check {
 	}
 	if len(c.Seen) == 0 {
 		c.Seen = []string{"confirmed commits survive a power cut"}
+	}
+	return c
+}
+
+// inLayer adds the warning of a file in the container's own layer to a check of the durability.
+func inLayer(c Check, found fileSystem) Check {
+	if found.is == placeLayer {
+		c.Seen = append(c.Seen, "the file is in the container's own layer ("+found.name+"): it goes with the container")
+		if c.Status == StatusOK {
+			c.Status, c.Remedy = StatusWarning, "mount a volume for the folder of the file"
+		}
 	}
 	return c
 }

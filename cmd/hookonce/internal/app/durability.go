@@ -11,9 +11,44 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// weaknessFileSystem is the name in allow_unsafe that permits a SQLite file on a shared file
-// system.
-const weaknessFileSystem = "shared_filesystem"
+// The names in allow_unsafe that permit a SQLite file on a shared file system, and in memory.
+const (
+	weaknessShared   = "shared_filesystem"
+	weaknessVolatile = "volatile_filesystem"
+)
+
+// fileSystem is a kind of file system. The zero value is a local disk, as far as is known.
+type fileSystem struct {
+	name string
+	is   place
+}
+
+// place is where a file system keeps a file.
+type place int
+
+const (
+	placeDisk   place = iota
+	placeShared       // another machine may serve it
+	placeMemory       // gone after a restart
+	placeLayer        // the container's own layer, which goes with the container
+)
+
+// weakness returns the weakness of a database there; nil: none.
+func (f fileSystem) weakness() *driver.Weakness {
+	switch f.is {
+	case placeShared:
+		return &driver.Weakness{
+			Setting: weaknessShared, Value: f.name,
+			Effect: "Two machines that use the file at once corrupt it.", Remedy: "Put it on a local disk.",
+		}
+	case placeMemory:
+		return &driver.Weakness{
+			Setting: weaknessVolatile, Value: f.name,
+			Effect: "The file is in memory: commits do not survive a restart or a power cut.", Remedy: "Put it on a disk.",
+		}
+	}
+	return nil
+}
 
 // withRemedy adds the remedy to an UnsafeError of the engine. It returns other errors as they are.
 func withRemedy(err error) error {
@@ -31,24 +66,27 @@ func weaknessRemedy(refused []driver.Weakness) string {
 	return fmt.Sprintf("change it, or allow the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
 }
 
-// checkFileSystem refuses a file system that other machines may share. SQLite's write-ahead log
+// checkFileSystem refuses a file system in memory, and one that other machines may share. SQLite's write-ahead log
 // needs memory shared by all processes, so two machines would corrupt the file.
 func checkFileSystem(path string, allowed []string) error {
-	name, err := sharedFileSystem(filepath.Dir(path))
+	found, err := fileSystemOf(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	return judgeFileSystem(path, name, allowed)
+	return judgeFileSystem(path, found, allowed)
 }
 
-// judgeFileSystem is checkFileSystem for a file system with this name; "" means a local one.
-func judgeFileSystem(path, name string, allowed []string) error {
-	if name == "" || slices.Contains(allowed, weaknessFileSystem) {
+func judgeFileSystem(path string, found fileSystem, allowed []string) error {
+	w := found.weakness()
+	if w == nil || slices.Contains(allowed, w.Setting) {
 		return nil
 	}
+	text := "the database %s is on a file system that other machines may share (%s): two machines at once would corrupt it"
+	if found.is == placeMemory {
+		text = "the database %s is in memory (%s): commits do not survive a restart or a power cut"
+	}
 	return &Error{
-		Err: fmt.Errorf("the database %s is on a file system that other machines may share (%s): two machines at once would corrupt it", path, name),
-		Remedy: "put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" +
-			weaknessFileSystem + "]",
+		Err:    fmt.Errorf(text, path, found.name),
+		Remedy: "put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" + w.Setting + "]",
 	}
 }

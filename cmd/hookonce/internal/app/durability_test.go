@@ -9,17 +9,19 @@ import (
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
-func TestSharedFileSystemsAreRefused(t *testing.T) {
+func TestFileSystemsAreRefused(t *testing.T) {
 	t.Parallel()
-	wantHint(t, judgeFileSystem("/mnt/x.db", "NFS", []string{"fsync"}), "/mnt/x.db is on a file system that other machines may share (NFS)",
-		"allow_unsafe: [shared_filesystem]")
-	if err := judgeFileSystem("/mnt/x.db", "NFS", []string{"shared_filesystem"}); err != nil {
-		t.Error(err)
+	nfs, tmpfs := fileSystem{"NFS", placeShared}, fileSystem{"tmpfs", placeMemory}
+	wantHint(t, judgeFileSystem("/mnt/x.db", nfs, []string{"fsync", "volatile_filesystem"}),
+		"/mnt/x.db is on a file system that other machines may share (NFS)", "allow_unsafe: [shared_filesystem]")
+	wantHint(t, judgeFileSystem("/run/x.db", tmpfs, []string{"shared_filesystem"}),
+		"/run/x.db is in memory (tmpfs): commits do not survive a restart", "allow_unsafe: [volatile_filesystem]")
+	for _, found := range []fileSystem{nfs, tmpfs, {}, {"overlay", placeLayer}} {
+		if err := judgeFileSystem("/mnt/x.db", found, []string{"shared_filesystem", "volatile_filesystem"}); err != nil {
+			t.Errorf("%v: %v", found, err)
+		}
 	}
-	if err := judgeFileSystem("/var/x.db", "", nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := sharedFileSystem(filepath.Join(t.TempDir(), "none")); err == nil {
+	if _, err := fileSystemOf(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a missing folder has a file system")
 	}
 }

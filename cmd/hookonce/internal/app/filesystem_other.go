@@ -2,6 +2,6 @@
 
 package app
 
-// sharedFileSystem is implemented on Linux only. Elsewhere every file system counts as local, as
+// fileSystemOf is implemented on Linux only. Elsewhere every file system counts as a local disk, as
 // docs/deploying.md says.
-func sharedFileSystem(string) (string, error) { return "", nil }
+func fileSystemOf(string) (fileSystem, error) { return fileSystem{}, nil }

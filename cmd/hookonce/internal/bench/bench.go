@@ -183,7 +183,7 @@ func config(source string, observer *hookonce.Observer) *hookonce.Config {
 			Signature: &verify.Scheme{ID: "sha256", Family: verify.FamilyHMAC, Header: signatureHeader},
 			Event:     provider.EventRules{ID: "body:id", Type: "body:type"},
 		}},
-		AllowUnsafe: []string{"fsync", "full_page_writes", "synchronous", "journal_mode", "sqlite_version", "shared_filesystem"},
+		AllowUnsafe: []string{"fsync", "full_page_writes", "synchronous", "journal_mode", "sqlite_version", "shared_filesystem", "volatile_filesystem"},
 	}
 }
 

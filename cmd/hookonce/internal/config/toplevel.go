@@ -80,7 +80,7 @@ func (l *loader) unknownVariables() {
 // unsafeSettings are the names for allow_unsafe: first those of PostgreSQL, then those of SQLite.
 var unsafeSettings = []string{
 	"fsync", "full_page_writes",
-	"synchronous", "journal_mode", "sqlite_version", "shared_filesystem",
+	"synchronous", "journal_mode", "sqlite_version", "shared_filesystem", "volatile_filesystem",
 }
 
 func (l *loader) settings(root *node, flags *Flags) *Settings {

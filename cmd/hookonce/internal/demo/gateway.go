@@ -31,8 +31,8 @@ func writeSettings(folder, database, bank string, secrets map[provider.Name]stri
 		"database": database,
 		// All forgeries come from one address, faster than a gateway answers by default.
 		"unverified_rate": "10000/s",
-		// The folder for temporary files may be on a shared file system. The demo kills processes, not the machine.
-		"allow_unsafe": []string{"fsync", "full_page_writes", "shared_filesystem"},
+		// The folder for temporary files may be in memory, or on a shared file system. The demo kills processes, not the machine.
+		"allow_unsafe": []string{"fsync", "full_page_writes", "shared_filesystem", "volatile_filesystem"},
 		"sources":      sources,
 		"destinations": object{"bank": object{
 			"url": bank, "timeout": "1s", "concurrency": 32,
