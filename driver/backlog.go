@@ -24,6 +24,7 @@ type BacklogParams struct {
 type Backlog struct {
 	At           time.Time          // by the database's clock
 	Bytes        int64              // size of the store's tables and indexes, or of its file
+	LogBytes     int64              // size of SQLite's write-ahead log; 0 on PostgreSQL
 	Sources      map[string]Waiting // events that wait for a handler or an SQL consumer
 	Destinations map[string]Waiting // messages
 }

@@ -40,6 +40,7 @@ var (
 	messagesOldest  = described("messages_oldest_due_seconds", "How long the oldest pending message has been due.", "destination")
 	deadLetters     = described("dead_letters", "Events (source) and messages (destination) that are dead, counted up to a limit.", "source", "destination")
 	databaseBytes   = described("database_bytes", "Size of hookonce's tables and indexes, or of the SQLite file.")
+	logBytes        = described("database_log_bytes", "Size of SQLite's write-ahead log; 0 on PostgreSQL.")
 	clockOffset     = described("clock_offset_seconds", "This machine's clock minus the database's.")
 )
 
@@ -49,7 +50,7 @@ func described(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (d *database) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{eventsPending, eventsOldest, messagesPending, messagesOldest, deadLetters, databaseBytes, clockOffset} {
+	for _, desc := range []*prometheus.Desc{eventsPending, eventsOldest, messagesPending, messagesOldest, deadLetters, databaseBytes, logBytes, clockOffset} {
 		to <- desc
 	}
 }
@@ -75,6 +76,7 @@ func (d *database) Collect(to chan<- prometheus.Metric) {
 		gauge(deadLetters, float64(w.Dead), "", destination)
 	}
 	gauge(databaseBytes, float64(d.last.Bytes))
+	gauge(logBytes, float64(d.last.LogBytes))
 	gauge(clockOffset, d.offset.Seconds())
 }
 

@@ -32,10 +32,10 @@ const (
 	fileBytes = `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`
 )
 
-// Backlog implements driver.Store. It reads for at most 5 s. The size is that of the file, without
-// its log.
+// Backlog implements driver.Store. It reads for at most 5 s. The size of the log is
+// known after the first write.
 func (s *Store) Backlog(ctx context.Context, p *driver.BacklogParams) (*driver.Backlog, error) {
-	b := &driver.Backlog{At: fromMicros(clock(time.Time{}))}
+	b := &driver.Backlog{At: fromMicros(clock(time.Time{})), LogBytes: s.log.size()}
 	err := s.snapshot(ctx, "measuring the backlog", func(ctx context.Context, tx *sql.Tx) (err error) {
 		if err = tx.QueryRowContext(ctx, fileBytes).Scan(&b.Bytes); err != nil {
 			return err

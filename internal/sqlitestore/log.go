@@ -77,6 +77,19 @@ type logKeeper struct {
 	failed atomic.Pointer[time.Time]
 }
 
+// size returns the size of the log in bytes; 0 if it is not known, or missing.
+func (l *logKeeper) size() int64 {
+	path := l.path.Load()
+	if path == nil {
+		return 0
+	}
+	_, size, err := lookAt(*path)
+	if err != nil {
+		return 0
+	}
+	return size
+}
+
 // pauses reports whether it is too early to try again.
 func (l *logKeeper) pauses() bool {
 	failed := l.failed.Load()
@@ -86,13 +99,8 @@ func (l *logKeeper) pauses() bool {
 // watchLog must be called after a commit, without the writer. If the log is too large, a goroutine
 // cuts it.
 func (s *Store) watchLog() {
-	path := s.log.path.Load()
-	if path == nil {
+	if s.log.size() <= s.log.max || s.log.pauses() {
 		return
-	}
-	_, size, err := lookAt(*path)
-	if err != nil || size <= s.log.max || s.log.pauses() {
-		return // a missing log is not too large
 	}
 	if !s.log.cutting.CompareAndSwap(false, true) {
 		return

@@ -131,6 +131,9 @@ func TestLogStaysSmallWhileReadersOverlap(t *testing.T) {
 				<-next.began
 				current = next
 			}
+			if b, err := store.Backlog(t.Context(), &driver.BacklogParams{}); err != nil || !c.within && b.LogBytes != largest {
+				t.Errorf("Backlog: %+v and the error %v, want a log of %d bytes", b, err, largest)
+			}
 			current.stop()
 			if within := largest <= bound; within != c.within {
 				t.Errorf("the log grew to %d bytes; within the bound of %d: %v, want %v", largest, bound, within, c.within)

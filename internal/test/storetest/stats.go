@@ -137,7 +137,7 @@ func backlog(f *fixture) {
 		if got.At.Before(before) || got.Bytes <= 0 {
 			f.Errorf("%s: Backlog at %s of %d bytes, want one after %s and a size", when, got.At, got.Bytes, before)
 		}
-		got.At, got.Bytes = time.Time{}, 0
+		got.At, got.Bytes, got.LogBytes = time.Time{}, 0, 0
 		same(f, when, driver.Backlog{
 			Sources:      map[string]driver.Waiting{"stripe": stripe, "none": {}},
 			Destinations: map[string]driver.Waiting{"to-a": a, "to-none": {}},

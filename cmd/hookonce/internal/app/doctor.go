@@ -268,17 +268,6 @@ func judgeDurability(refused, allowed []driver.Weakness) Check {
 	return c
 }
 
-// inLayer adds the warning of a file in the container's own layer to a check of the durability.
-func inLayer(c Check, found fileSystem) Check {
-	if found.is == placeLayer {
-		c.Seen = append(c.Seen, "the file is in the container's own layer ("+found.name+"): it goes with the container")
-		if c.Status == StatusOK {
-			c.Status, c.Remedy = StatusWarning, "mount a volume for the folder of the file"
-		}
-	}
-	return c
-}
-
 // checkTriggers warns of triggers and rules that may drop or change rows.
 func checkTriggers(ctx context.Context, store driver.Store) Check {
 	const name = "triggers"
@@ -451,6 +440,7 @@ func (d *doctor) checkGateway(ctx context.Context) {
 		default:
 			c = ok(name, "no gateway serves this file now")
 		}
+		c = warnOfLog(c, path)
 	}
 	if d.gateway != nil && c.Status != StatusFailure {
 		if !isSQLite {

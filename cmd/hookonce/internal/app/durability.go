@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,4 +90,27 @@ func judgeFileSystem(path string, found fileSystem, allowed []string) error {
 		Err:    fmt.Errorf(text, path, found.name),
 		Remedy: "put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" + w.Setting + "]",
 	}
+}
+
+// inLayer adds the warning of a file in the container's own layer to a check of the durability.
+func inLayer(c Check, found fileSystem) Check {
+	if found.is == placeLayer {
+		c.Seen = append(c.Seen, "the file is in the container's own layer ("+found.name+"): it goes with the container")
+		if c.Status == StatusOK {
+			c.Status, c.Remedy = StatusWarning, "mount a volume for the folder of the file"
+		}
+	}
+	return c
+}
+
+// warnOfLog adds to c that the write-ahead log of a SQLite file is too large.
+func warnOfLog(c Check, path string) Check {
+	const most = 1e9
+	log, err := os.Stat(path + "-wal")
+	if err != nil || log.Size() <= most || c.Status != StatusOK {
+		return c
+	}
+	c.Status, c.Remedy = StatusWarning, "end the program that keeps reading the file: fuser "+path+"-wal"
+	c.Seen = append(c.Seen, fmt.Sprintf("the write-ahead log has %.1f GB: a reader keeps it from being copied into the file", float64(log.Size())/1e9))
+	return c
 }
