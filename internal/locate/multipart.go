@@ -19,9 +19,10 @@ const (
 
 // boundary returns the boundary of a body in multipart/form-data (RFC 7578), and "" for another body. It
 // looks at the body only: the header Content-Type is rarely signed, and an attacker who could choose the
-// boundary could choose the fields. An urlencoded form has no line break.
+// boundary could choose the fields. An urlencoded form has no line break. Some clients send one before the
+// first boundary.
 func boundary(body []byte) string {
-	rest, dashes := bytes.CutPrefix(body, []byte("--"))
+	rest, dashes := bytes.CutPrefix(bytes.TrimPrefix(body, []byte("\r\n")), []byte("--"))
 	line, _, ok := bytes.Cut(rest[:min(len(rest), maxBoundary+2)], []byte("\r\n"))
 	if !dashes || !ok || len(line) == 0 {
 		return ""

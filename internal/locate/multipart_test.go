@@ -27,6 +27,7 @@ func TestMultipart(t *testing.T) {
 		{"a field", "form:id", "a b+c", parts(id)},
 		{"a file behind", "form:id", "a b+c", parts(id, file)},
 		{"a file in front", "form:id", "a b+c", parts(file, id)},
+		{"a line break before", "form:id", "a b+c", "\r\n" + parts(id)},
 		{"another boundary", "form:id", "a b+c", strings.ReplaceAll(parts(id), "--b0", "------WebKitFormBoundary7MA4YWxkTrZu0gW")},
 		{"a type of its own", "form:id", "a", parts([2]string{"form-data; name=id\r\nContent-Type: text/plain; charset=utf-8", "a"})},
 		{"JSON in a field", "sha256:form:json", fmt.Sprintf("%x", sha256.Sum256([]byte(`{"a":1}`))), parts([2]string{`form-data; name="json"`, `{"a":1}`})},

@@ -25,6 +25,12 @@ func TestSDK(t *testing.T) {
 	script(t, "internal/test/sdk/run")
 }
 
+// The ORMs of docs/orms.md write in the transactions of handlers.
+func TestORM(t *testing.T) {
+	group.Need(t, "orm")
+	script(t, "internal/test/orm/run")
+}
+
 // The gateway gets certificates from Pebble.
 func TestACME(t *testing.T) {
 	group.Need(t, "acme")

@@ -12,7 +12,7 @@ import (
 var (
 	modules = []string{
 		"bench/dbos/go.mod", "bench/river/go.mod", "examples/behind/go/go.mod", "go.mod", "internal/release/go.mod", "internal/test/acme/go.mod",
-		"internal/test/browser/go.mod", "internal/test/sdk/go.mod",
+		"internal/test/browser/go.mod", "internal/test/orm/go.mod", "internal/test/sdk/go.mod",
 	}
 	projects = []string{
 		"examples/behind/express/package.json", "examples/node/package.json", "internal/test/receivers/node/package.json",

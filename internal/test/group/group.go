@@ -27,6 +27,7 @@ var needs = map[string]string{
 	"cluster":   "needs Patroni, etcd, HAProxy, and root",
 	"demo":      "plays the demo to its end",
 	"examples":  "needs Python, Node, npm, curl and openssl",
+	"orm":       "builds GORM, bun, sqlx and ent",
 	"packages":  "builds the packages and the image, and installs and runs them; needs root",
 	"pooler":    "needs PgBouncer",
 	"power":     "cuts the power of a file system in a file; needs root and loop devices",

@@ -132,9 +132,8 @@ var stories = map[string]story{
 		each:  true,
 		steps: map[string]step{
 			"sudo apt install ./hookonce_VERSION_amd64.deb   # or: sudo dnf install ./hookonce-VERSION-1.x86_64.rpm": {left: "internal/test/packaging installs the package, and runs the unit's command"},
-			"allow_unsafe: [fsync]": {around: withSource},
-			"tls: {cert: /etc/hookonce/tls.crt, key: /etc/hookonce/tls.key}": {around: withSource, before: certificate},
-			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]":                     {around: withSource},
+			"allow_unsafe: [fsync]":                      {around: withSource},
+			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]": {around: withSource},
 		},
 	},
 	"docs/developing.md": {
@@ -169,6 +168,13 @@ var stories = map[string]story{
 			},
 			"./hookonce dlq list":             {want: `d2`},
 			"./hookonce dlq replay github d2": {before: func(_ *testing.T, w *world) { w.application() }},
+		},
+	},
+	"docs/https.md": {
+		ready: letters,
+		each:  true,
+		steps: map[string]step{
+			"tls: {cert: /etc/hookonce/tls.crt, key: /etc/hookonce/tls.key}": {around: withSource, before: certificate},
 		},
 	},
 	"docs/library.md": {

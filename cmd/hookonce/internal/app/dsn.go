@@ -36,6 +36,31 @@ func checkSpelling(database string) error {
 	return nil
 }
 
+// parameterValues are remedies for parameters with a wrong value.
+var parameterValues = map[string]string{
+	"sslmode":              "use disable, allow, prefer, require, verify-ca or verify-full",
+	"target_session_attrs": "use any, read-write, read-only, primary, standby or prefer-standby",
+	"connect_timeout":      "use a number of seconds",
+	"options":              "write -c%20name%3Dvalue",
+	"sslrootcert":          "name a file of certificates in PEM that exists, or system",
+	"service":              "name a service of the file that servicefile or PGSERVICEFILE names, or of ~/.pg_service.conf",
+}
+
+// wrongParameter returns the name of the parameter without which the driver takes the URL; "" if there is no
+// such one.
+func wrongParameter(database string) string {
+	server, query, _ := strings.Cut(database, "?")
+	parameters := strings.Split(query, "&")
+	for i, text := range parameters {
+		name, _, _ := strings.Cut(text, "=")
+		others := slices.Delete(slices.Clone(parameters), i, i+1)
+		if _, err := pgxpool.ParseConfig(server + "?" + strings.Join(others, "&")); err == nil && sessionSetting.MatchString(name) {
+			return name
+		}
+	}
+	return ""
+}
+
 // Parameters of libpq (https://www.postgresql.org/docs/current/libpq-connect.html, section 32.1.2) that the
 // driver would send to the server, which refuses them.
 var (

@@ -57,19 +57,25 @@ func TestKeywordsOfLibpq(t *testing.T) {
 		}
 	}
 	for parameter, want := range map[string][2]string{
-		"schema=public":                      {"schema belongs to another client", "use the setting schema"},
-		"currentSchema=x":                    {"currentSchema belongs", "use the setting schema"},
-		"pgbouncer=true":                     {"pgbouncer belongs", "PgBouncer needs no setting"},
-		"connection_limit=5":                 {"connection_limit belongs", "pool_max_conns"},
-		"ApplicationName=x":                  {"ApplicationName belongs", "application_name"},
-		"gssencmode=require":                 {"gssencmode asks for GSSAPI", "sslmode"},
-		"sslcrl=x":                           {"sslcrl is not supported", "leave it out"},
-		"requirepeer=postgres":               {"requirepeer is not supported", "leave it out"},
-		"hostaddr=10.0.0.1":                  {"hostaddr is not supported", "as the host"},
-		"requiressl=1":                       {"requiressl is not supported", "sslmode=require"},
-		"ssl_min_protocol_version=SSLv3":     {"is not a version of TLS", "TLSv1.2"},
-		"connect-timeout=5":                  {"no setting of PostgreSQL", "leave it out"},
-		"sslmode=no-verify&keepalives_idle=": {"is not a PostgreSQL URL", "sslmode=require"},
+		"schema=public":                       {"schema belongs to another client", "use the setting schema"},
+		"currentSchema=x":                     {"currentSchema belongs", "use the setting schema"},
+		"pgbouncer=true":                      {"pgbouncer belongs", "PgBouncer needs no setting"},
+		"connection_limit=5":                  {"connection_limit belongs", "pool_max_conns"},
+		"ApplicationName=x":                   {"ApplicationName belongs", "application_name"},
+		"gssencmode=require":                  {"gssencmode asks for GSSAPI", "sslmode"},
+		"sslcrl=x":                            {"sslcrl is not supported", "leave it out"},
+		"requirepeer=postgres":                {"requirepeer is not supported", "leave it out"},
+		"hostaddr=10.0.0.1":                   {"hostaddr is not supported", "as the host"},
+		"requiressl=1":                        {"requiressl is not supported", "sslmode=require"},
+		"ssl_min_protocol_version=SSLv3":      {"is not a version of TLS", "TLSv1.2"},
+		"connect-timeout=5":                   {"no setting of PostgreSQL", "leave it out"},
+		"sslmode=no-verify&keepalives_idle=":  {"sslmode has a value that cannot be used", "verify-full"},
+		"sslmode=VERIFY-FULL":                 {"sslmode has a value", "verify-full"},
+		"target_session_attrs=master":         {"target_session_attrs has a value", "primary"},
+		"connect_timeout=5s":                  {"connect_timeout has a value", "seconds"},
+		"application_name=a&service=none":     {"service has a value", "servicefile"},
+		"sslrootcert=/none.pem&sslmode=allow": {"sslrootcert has a value", "system"},
+		"options=-cgeqo=off":                  {"options has a value", "%20"},
 	} {
 		t.Run(parameter, func(t *testing.T) {
 			t.Parallel()

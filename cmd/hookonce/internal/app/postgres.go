@@ -74,6 +74,9 @@ func parsePostgres(database string) (*pgxpool.Config, error) {
 	}
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
+		if name := wrongParameter(database); name != "" {
+			return nil, &Error{fmt.Errorf("its parameter %s has a value that cannot be used", name), cmp.Or(parameterValues[name], "correct it, or leave it out")}
+		}
 		// The driver's error may quote a part of the password if that part cannot be parsed.
 		return nil, &Error{
 			Err:    errors.New("it is not a PostgreSQL URL that can be used"),
