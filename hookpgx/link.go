@@ -28,6 +28,8 @@ type link struct {
 
 	sharing sharing
 
+	rereads bool // the caller's BeforeConnect may give each connection another password
+
 	// unnamed is set when a session does not have the statement that it has prepared; see binary.go.
 	unnamed atomic.Bool
 

@@ -34,6 +34,9 @@ const (
 	codeTooMany = "53300"
 	// codeNoRights refuses a role.
 	codeNoRights = "42501"
+	// codePassword is the SQLSTATE of a wrong password, and codeNotAdmitted that of a wrong token on some platforms.
+	codePassword    = "28P01"
+	codeNotAdmitted = "28000"
 	// scarceFor is how long the store keeps no idle connections after a pooler had none to spare.
 	scarceFor = time.Minute
 	// The pauses before a connection is dialled again that the server had no room for are random times up to these.
@@ -42,6 +45,9 @@ const (
 
 	beginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED"
 )
+
+// passwordPauses are the pauses before a refused password is read again: it may be changing right now.
+var passwordPauses = []time.Duration{50 * time.Millisecond, 500 * time.Millisecond}
 
 // passed are the start-up parameters that poolers accept and keep for each client, in lower case.
 // "options" stays too: it is the caller's, and only the server can read it.
@@ -93,9 +99,6 @@ func (l *link) adapt(err error) bool {
 	case errors.As(err, &pooler), refusedBy(err, codeProtocol): // as PgBouncer does
 		l.pooled.Store(true)
 		return true
-	case refusedBy(err, codeTooMany):
-		l.refused()
-		return true
 	case l.pooled.Load() && errors.As(err, &connecting) && (pgconn.Timeout(err) || errors.Is(err, context.DeadlineExceeded)):
 		// Each idle connection keeps one of the server's from the other pools.
 		l.scarceUntil.Store(time.Now().Add(scarceFor).UnixNano())
@@ -129,17 +132,22 @@ func (l *link) scarce() bool {
 // acquire takes a connection for a call of a kind. It returns the statement that bounds each transaction on a
 // session that is not the pool's alone, otherwise "".
 func (c client) acquire(ctx context.Context, k kind) (h held, bounds string, err error) {
-	retried := false
+	adapted, again := false, passwordPauses
 	for wait := firstTooMany; ; wait = min(2*wait, longestTooMany) {
 		h, bounds, err = c.take(ctx, k)
-		full := refusedBy(err, codeTooMany)
 		switch {
-		case err == nil, !full && (c.bounds == "" || retried), !c.link.adapt(err), ctx.Err() != nil:
+		case err == nil || ctx.Err() != nil:
 			return h, bounds, err
-		case full:
+		case refusedBy(err, codeTooMany):
+			c.link.refused()
 			_ = pgstore.Pause(ctx, rand.N(wait)) // others are about to close theirs; take tells of ctx
+		case c.link.rereads && len(again) > 0 && (refusedBy(err, codePassword) || refusedBy(err, codeNotAdmitted)):
+			_ = pgstore.Pause(ctx, again[0])
+			again = again[1:]
+		case c.bounds != "" && !adapted && c.link.adapt(err):
+			adapted = true
 		default:
-			retried = true
+			return h, bounds, err
 		}
 	}
 }

@@ -94,6 +94,7 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 	maps.Copy(c.RuntimeParams, settings)
 	WatchCommits(c)
 	c.DefaultQueryExecMode = execMode // for batches
+	l.rereads = config.BeforeConnect != nil
 	config.BeforeConnect = l.beforeConnect(config.BeforeConnect)
 
 	validate := c.ValidateConnect

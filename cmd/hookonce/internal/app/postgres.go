@@ -91,6 +91,7 @@ func openPostgres(_ context.Context, settings *config.Settings) (driver.Store, e
 	if err != nil {
 		return nil, fmt.Errorf("the setting database: %w", err)
 	}
+	cfg.BeforeConnect = (&credentials{settings: settings}).beforeConnect
 	hookpgx.WatchCommits(cfg.ConnConfig)
 	store, err := hookpgx.Open(cfg, &hookpgx.Options{Schema: settings.Schema})
 	if err != nil {

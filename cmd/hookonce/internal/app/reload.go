@@ -3,6 +3,7 @@ package app
 import (
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 )
@@ -56,7 +57,8 @@ func needRestart(running, read *config.Settings) []string {
 		name string
 		same bool
 	}{
-		{"database", running.Database == read.Database},
+		{"database", sameDatabase(running, read)},
+		{"database_password", running.DatabasePassword.Equal(&read.DatabasePassword)},
 		{"migrate", running.Migrate == read.Migrate},
 		{"schema", running.Schema == read.Schema},
 		{"listen", running.Listen == read.Listen},
@@ -75,4 +77,17 @@ func needRestart(running, read *config.Settings) []string {
 		}
 	}
 	return changed
+}
+
+// sameDatabase reports whether two settings name the same database. A file may hold another user or password now, which new
+// connections take by themselves.
+func sameDatabase(running, read *config.Settings) bool {
+	if running.DatabaseFile == "" || running.DatabaseFile != read.DatabaseFile {
+		return running.Database == read.Database
+	}
+	place := func(s *config.Settings) string {
+		display := s.DatabaseDisplay()
+		return display[strings.LastIndex(display, "@")+1:]
+	}
+	return place(running) == place(read)
 }

@@ -8,16 +8,25 @@ import (
 
 const sqlitePrefix = "sqlite:"
 
-// database reads the setting database. It never quotes the value, which may hold a password. The
-// driver checks PostgreSQL URLs.
-func (l *loader) database(n *node) string {
+// database reads the setting database, and the file that holds it, if it names one.
+func (l *loader) database(n *node) (database, file string) {
 	text, ok := l.text(n)
 	if n == nil {
-		return DefaultDatabase
+		return DefaultDatabase, ""
+	}
+	if path, isFile := strings.CutPrefix(text, "file:"); isFile {
+		file = l.resolve(path)
+		text, ok = l.valueFile(n, path, true)
 	}
 	if !ok {
-		return ""
+		return "", file
 	}
+	return l.databaseURL(n, text), file
+}
+
+// databaseURL checks the text of the setting database. It never quotes it, because it may hold a password. The
+// driver checks PostgreSQL URLs.
+func (l *loader) databaseURL(n *node, text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		l.fault(n, "it holds a control character")
 		return ""
@@ -63,6 +72,9 @@ func (l *loader) postgres(n *node, url string) {
 }
 
 var passwordParam = regexp.MustCompile(`(?i)([?&](?:ssl)?password=)[^&]*`)
+
+// holdsPassword finds the password of the user in a URL without secrets.
+var holdsPassword = regexp.MustCompile(`(?i):` + redacted + `@|[?&]password=`)
 
 // redactDSN removes the passwords from a database URL. It does not use url.Parse, which refuses
 // lists of hosts. If a password holds unescaped characters, it removes too much rather than too

@@ -29,9 +29,10 @@ type Fault struct {
 // FromFlag reports whether the fault is in a flag.
 func (f Fault) FromFlag() bool { return strings.HasPrefix(f.Path, "--") }
 
-// ofDatabase reports whether the fault is in the setting database.
+// ofDatabase reports whether the fault is in the setting database or in its password.
 func (f Fault) ofDatabase() bool {
-	return slices.Contains([]string{"database", variables["database"], "--database"}, f.Path)
+	key, _, _ := strings.Cut(f.Path, ".")
+	return slices.Contains([]string{"database", variables["database"], "--database", "database_password", variables["database_password"]}, key)
 }
 
 // Text returns the fault as one line; file is the name to print before the position.

@@ -62,7 +62,7 @@ func dirWith(t *testing.T, settings string) string {
 	t.Helper()
 	dir := t.TempDir()
 	contents := map[string]string{
-		DefaultFile: settings, "secret": "a-secret-out-of-a-file\n", "empty": "\n", "large": strings.Repeat("x", maxSecretFile+1),
+		DefaultFile: settings, "secret": "a-secret-out-of-a-file\n", "empty": "\n", "large": strings.Repeat("x", MaxSecretFile+1),
 		"zeros": strings.Repeat("\x00", 32) + "\n",
 	}
 	if strings.Contains(settings, ".pem") {

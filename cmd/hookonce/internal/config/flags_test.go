@@ -77,7 +77,7 @@ func TestFlagFaults(t *testing.T) {
 		"source gh=sk_live_canary":         "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github":                 "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=github:":                "--source gh: it is empty",
-		"source gh=sk_live_canary:x":       "--source gh: unknown provider (hookonce providers lists the 209 that are known; any HMAC sender works as hmac, and one that sends a fixed secret as token or basic)",
+		"source gh=sk_live_canary:x":       "--source gh: unknown provider (hookonce providers lists the 210 that are known; any HMAC sender works as hmac, and one that sends a fixed secret as token or basic)",
 		"source gh=discord":                "--source gh: there is no secret; write it as NAME=PROVIDER:SECRET",
 		"source gh=docker-hub:x":           "--source gh: provider docker-hub signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",
 		"source st=strava":                 "--source st: provider strava signs nothing, so anyone could send: where that is acceptable, say so with scheme unsigned (a flag cannot: write the source into a settings file, with scheme: unsigned)",

@@ -40,9 +40,12 @@ type Settings struct {
 
 	// Database is sqlite:PATH or a PostgreSQL URL with its password. Show DatabaseDisplay instead.
 	Database string
-	Migrate  string // MigrateAuto or MigrateManual
-	Schema   string // of a PostgreSQL database; without meaning on SQLite
-	Listen   string // host:port of /webhooks/
+	// DatabaseFile is the path of the file that holds Database; "" if no file does.
+	DatabaseFile     string
+	DatabasePassword Password
+	Migrate          string // MigrateAuto or MigrateManual
+	Schema           string // of a PostgreSQL database; without meaning on SQLite
+	Listen           string // host:port of /webhooks/
 	// PublicURL is how senders reach the gateway, without /webhooks/; "" if it is not known.
 	PublicURL string
 	TLS       TLS // the certificates of Listen

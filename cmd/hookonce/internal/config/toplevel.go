@@ -24,8 +24,8 @@ const minToken = 16
 const maxShutdownDelay = 5 * time.Minute
 
 var topKeys = []string{
-	"env_file", "database", "migrate", "schema", "listen", "public_url", "tls", "admin", "dedupe_window", "retention", "sources", "destinations", "routes",
-	"unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
+	"env_file", "database", "database_password", "migrate", "schema", "listen", "public_url", "tls", "admin", "dedupe_window", "retention",
+	"sources", "destinations", "routes", "unverified_rate", "trusted_proxies", "allow_unsafe", "shutdown_delay",
 }
 
 // maxTitle bounds admin.title, in bytes: it stands in the head of every page.
@@ -33,7 +33,8 @@ const maxTitle = 60
 
 // variables are the HOOKONCE_* variables, by the key that they replace.
 var variables = map[string]string{
-	"database": "HOOKONCE_DATABASE", "migrate": "HOOKONCE_MIGRATE", "schema": "HOOKONCE_SCHEMA", "listen": "HOOKONCE_LISTEN",
+	"database": "HOOKONCE_DATABASE", "database_password": "HOOKONCE_DATABASE_PASSWORD",
+	"migrate": "HOOKONCE_MIGRATE", "schema": "HOOKONCE_SCHEMA", "listen": "HOOKONCE_LISTEN",
 	"admin.listen": "HOOKONCE_ADMIN_LISTEN", "admin.token": "HOOKONCE_ADMIN_TOKEN", "admin.read_token": "HOOKONCE_READ_TOKEN",
 	"dedupe_window": "HOOKONCE_DEDUPE_WINDOW", "retention": "HOOKONCE_RETENTION",
 	"unverified_rate": "HOOKONCE_UNVERIFIED_RATE", "trusted_proxies": "HOOKONCE_TRUSTED_PROXIES", "shutdown_delay": "HOOKONCE_SHUTDOWN_DELAY",
@@ -87,10 +88,11 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	top := l.mapping(root, topKeys...)
 	l.readEnvFile(top.get("env_file"))
 	s := &Settings{
-		Database:      l.database(l.override(top.get("database"), "database", "--database", flags.Database)),
 		Migrate:       cmp.Or(l.choice(l.override(top.get("migrate"), "migrate", "", ""), MigrateAuto, MigrateManual), MigrateAuto),
 		ShutdownDelay: l.duration(l.override(top.get("shutdown_delay"), "shutdown_delay", "", ""), 0, maxShutdownDelay),
 	}
+	s.Database, s.DatabaseFile = l.database(l.override(top.get("database"), "database", "--database", flags.Database))
+	s.DatabasePassword = l.password(l.override(top.get("database_password"), "database_password", "", ""), s)
 	s.Schema = l.schema(l.override(top.get("schema"), "schema", "", ""), s)
 	l.listeners(s, top, flags)
 	for _, n := range l.list(top.get("allow_unsafe")) {

@@ -60,6 +60,10 @@ func TestPrecedence(t *testing.T) {
 			func(s *Settings) any { return s.Engine.DedupeWindow }, time.Duration(0), 10 * day, 20 * day, nil,
 		},
 		{
+			"database_password", "database: postgres://u@h/d\ndatabase_password: one", "HOOKONCE_DATABASE_PASSWORD=two", nil,
+			func(s *Settings) any { return s.DatabasePassword.Text }, Secret(""), Secret("one"), Secret("two"), nil,
+		},
+		{
 			"retention", "retention: 10d", "HOOKONCE_RETENTION=20d", nil,
 			func(s *Settings) any { return s.Engine.Retention }, time.Duration(0), 10 * day, 20 * day, nil,
 		},
@@ -101,7 +105,7 @@ func TestPrecedence(t *testing.T) {
 				check("flag", tt.byFlag, opts)
 			}
 			// A wrong variable is a fault with the variable's name.
-			if !strings.HasSuffix(tt.key, "token") {
+			if !strings.HasSuffix(tt.key, "token") && !strings.HasSuffix(tt.key, "password") {
 				_, err := Load(LoadOptions{Dir: dirWith(t, tt.inFile), Environ: environ(name + "=!")})
 				if err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 					t.Errorf("%s=!: got %v", name, err)
@@ -146,7 +150,7 @@ func TestUnknownVariables(t *testing.T) {
 	s := mustLoad(t, LoadOptions{Dir: dirWith(t, "listen: ${HOOKONCE_MY_LISTEN}\nmigrate: ${HOOKONCE_MY_MIGRATE:-auto}\n"), Environ: environ(
 		"HOOKONCE_MY_LISTEN=:1", "HOOKONCE_MY_MIGRATE=manual", "HOOKONCE_TEST_POSTGRES=x", "HOOKONCE_LISSTEN=:2", "HOOKONCE_ELSE=secret-value", "PATH=/bin",
 	)})
-	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_ADMIN_URL, HOOKONCE_CONFIG, HOOKONCE_DATABASE, " +
+	want := "HOOKONCE_ELSE: nothing reads this variable (known: HOOKONCE_ADMIN_LISTEN, HOOKONCE_ADMIN_TOKEN, HOOKONCE_ADMIN_URL, HOOKONCE_CONFIG, HOOKONCE_DATABASE, HOOKONCE_DATABASE_PASSWORD, " +
 		"HOOKONCE_DEDUPE_WINDOW, HOOKONCE_LISTEN, HOOKONCE_MIGRATE, HOOKONCE_READ_TOKEN, HOOKONCE_RETENTION, HOOKONCE_SCHEMA, HOOKONCE_SHUTDOWN_DELAY, HOOKONCE_TRUSTED_PROXIES, HOOKONCE_UNVERIFIED_RATE)\n" +
 		"HOOKONCE_LISSTEN: nothing reads this variable (did you mean HOOKONCE_LISTEN?)"
 	if diff := cmp.Diff(want, warnings(s)); diff != "" {

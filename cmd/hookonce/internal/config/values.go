@@ -332,8 +332,8 @@ func namesVariable(text string) bool {
 	return dollar && validVariable(name)
 }
 
-// maxSecretFile bounds the size of a file with a secret, in bytes.
-const maxSecretFile = 64 << 10
+// MaxSecretFile bounds the size of a file with a secret, in bytes.
+const MaxSecretFile = 64 << 10
 
 // secret reads a secret, a key or a token. A blank one is a fault. It never quotes the value.
 func (l *loader) secret(n *node) (Secret, bool) { return l.value(n, true) }
@@ -367,6 +367,14 @@ func (l *loader) value(n *node, secret bool) (Secret, bool) {
 	return Secret(text), true
 }
 
+// resolve returns a path that holds for the process.
+func (l *loader) resolve(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.dir, path)
+}
+
 func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 	if path == "" {
 		l.fault(n, "file: needs a path after it")
@@ -376,10 +384,7 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 	if folder := filepath.Dir(path); !strings.Contains(n.raw, "${") && filepath.IsAbs(path) && folder != "/" && isFolder(folder) {
 		name = "the file " + path // otherwise it may be a secret with file: before it, or the value of a variable
 	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(l.dir, path)
-	}
-	file, err := settingfile.Read(path, maxSecretFile)
+	file, err := settingfile.Read(l.resolve(path), MaxSecretFile)
 	if err != nil {
 		l.fault(n, "%s cannot be read: %s", name, err)
 		return "", false
