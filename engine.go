@@ -175,7 +175,8 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		Decide: func(p *driver.ReplayParams, detail *driver.EventDetail) error {
 			return in.setup.Load().decideNow(in.log, handled, p, detail)
 		},
-		Wake: in.wakeAll, Relays: in.relays,
+		Conditional: func(source string) bool { return in.setup.Load().conditional(source) },
+		Wake:        in.wakeAll, Relays: in.relays,
 		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
 		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
 		Engine: operate.Engine{

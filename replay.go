@@ -18,6 +18,7 @@ type ReplayRequest struct {
 	// Mode says whether the messages get new ids. A dead or skipped event needs none and keeps its
 	// ids; a done event needs one.
 	Mode driver.ReplayMode
+	To   string // of driver.ReplayTo: the name of a destination in the settings
 	// Note must be driver.NoteTxEnded for an event that is dead with this note, or was when it was
 	// discarded: its handler ended its transaction, so the event may have taken effect. Other notes
 	// need not be named.
@@ -30,11 +31,12 @@ type ReplayRequest struct {
 
 // Replay runs a finished event again, with a new generation and full attempts: its dead parts, or,
 // if it has none, all of it. An event that matched no route, or whose routes were undecided, is
-// matched again with the present routes.
+// matched again with the present routes. driver.ReplayReroute and driver.ReplayTo also concern events
+// that are not finished; a reroute waits for a message that is being sent to a wrong destination.
 //
 // Nothing changes if the error matches driver.ErrNotFound, driver.ErrOpen for a pending or running event,
 // driver.ErrBodyPruned (also driver.ErrRedacted), driver.ErrNoteNeeded, driver.ErrModeNeeded,
-// driver.ErrUndecided or driver.ErrNoRoute. After driver.ErrCommitUnknown a request with a RequestID can
+// driver.ErrUndecided or driver.ErrNoRoute, or if no destination has the name To. After driver.ErrCommitUnknown a request with a RequestID can
 // safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))

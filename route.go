@@ -127,11 +127,17 @@ func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until
 	return messages, ""
 }
 
-// decideNow fills in the messages that a claim would write now, for an event that matched no route
-// or is undecided. handled are the sources that have handlers.
+// conditional reports whether a route of the source has a condition.
+func (s *setup) conditional(source string) bool {
+	src := s.sources[source]
+	return src != nil && slices.ContainsFunc(src.routes, func(r *route) bool { return r.Where != nil })
+}
+
+// decideNow fills in the messages that a claim would write now, for a reroute, and for an event that matched
+// no route or is undecided. handled are the sources that have handlers.
 func (s *setup) decideNow(log *slog.Logger, handled []string, p *driver.ReplayParams, detail *driver.EventDetail) error {
 	src := s.sources[detail.Source]
-	if len(detail.Messages) > 0 || detail.BodyPruned {
+	if p.Mode != driver.ReplayReroute && len(detail.Messages) > 0 || detail.BodyPruned {
 		return nil
 	}
 	if src == nil || len(src.routes) == 0 && !src.works(handled) {

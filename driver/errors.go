@@ -63,6 +63,10 @@ var (
 	// discarded.
 	ErrOpen = errors.New("not finished yet")
 
+	// ErrSending means that a message that no route makes any more is being sent, so that a replay with
+	// ReplayReroute has to wait. It matches ErrOpen too.
+	ErrSending = fmt.Errorf("%w: a message is being sent that no route makes any more", ErrOpen)
+
 	// ErrSent means that a message is already sent, so it cannot be retried by itself.
 	ErrSent = errors.New("already sent")
 
@@ -76,7 +80,7 @@ var (
 		"its replay must name the note \"" + NoteTxEnded + "\"")
 
 	// ErrRequestReused means that the request id was used before for a replay of the event in
-	// another mode, or for another job.
+	// another mode, or to another destination, or for another job.
 	ErrRequestReused = errors.New("the request id was used for a replay in another mode, or for another job")
 
 	// ErrTooLate means that a discard is older than UndoTime.

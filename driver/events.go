@@ -25,6 +25,8 @@ const (
 	NoteDiscarded = "discarded"
 	// NoteReplacedByNew: the message was dead, and was replayed as new.
 	NoteReplacedByNew = "replayed as new"
+	// NoteRerouted: a replay found that no route makes the message any more. A sent message has it, too.
+	NoteRerouted = "rerouted"
 	// NoteTxEnded: the handler committed its transaction by itself, so the event may have taken
 	// effect. No delivery reopens it, and only a replay that names this note runs it again.
 	NoteTxEnded = "ended its transaction"
@@ -62,13 +64,15 @@ type EventFilter struct {
 	// Sources are sources that may have ID, if Source is "". The store adds the sources of its
 	// windows and figures.
 	Sources []string
-	Text    string    // a substring of the event id, the type or the body
-	TraceID string    // of the header traceparent: 32 lower-case hex digits
-	Since   time.Time // received at or after
-	Until   time.Time // received before
-	Limit   int       // 1 to 200; 0 means 50
-	Scan    int       // the most rows to look at; 0, or more than the bound of the page, means that bound
-	After   Cursor    // continue after this event
+	Text    string // a substring of the event id, the type or the body
+	TraceID string // of the header traceparent: 32 lower-case hex digits
+	// Destination is that of a message of the event, or of one that its handler enqueued.
+	Destination string
+	Since       time.Time // received at or after
+	Until       time.Time // received before
+	Limit       int       // 1 to 200; 0 means 50
+	Scan        int       // the most rows to look at; 0, or more than the bound of the page, means that bound
+	After       Cursor    // continue after this event
 
 	Destinations bool // sets Event.Destinations
 }

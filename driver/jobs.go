@@ -88,17 +88,22 @@ const (
 	JobUndo    = "undo"    // of a discard
 )
 
+// JobTo begins the mode of a replay of events to a destination. Its name follows.
+const JobTo = "to:"
+
 // JobSpec says which rows a job changes, and how.
 type JobSpec struct {
 	Of     string // JobOfDeadLetters or JobOfEvents
 	Action string // JobReplay, JobDiscard or JobUndo
-	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
+	// Mode is that of a replay of events: "as_new", "same_id", "reroute", JobTo and the name of a
+	// destination, or "" for events that are dead or skipped.
+	Mode string
 	Rate   string // letters or events for a time, such as "100/s"; "none" is unpaced, "" the default
 	Filter string // a JobSelection as JSON
 }
 
-// JobSelection selects the rows of a job. Zero fields select all. Events have no Destination,
-// Signature, MessageIDs and Events, and dead letters have no State. A job of dead letters counts a name
+// JobSelection selects the rows of a job. Zero fields select all. Events have no Signature, MessageIDs
+// and Events, and dead letters have no State. A job of dead letters counts a name
 // without one as skipped.
 type JobSelection struct {
 	Source      string     `json:"source,omitempty"`
@@ -130,6 +135,25 @@ type JobPlan struct {
 	Newest       *time.Time `json:"newest,omitempty"`       // receipt of the newest event
 	Destinations []string   `json:"destinations,omitempty"` // sorted; at most MaxPlanNames
 	Sources      []string   `json:"sources,omitempty"`      // sorted; at most MaxPlanNames
+
+	// Of a replay of events: how many are in each state, and how many are left out because they were
+	// discarded; those are not in Count.
+	States    map[string]int `json:"states,omitempty"`
+	Discarded int            `json:"discarded,omitempty"`
+	// What the replay would do now: messages that are sent, stay as they are, and become skipped; events
+	// whose handler runs; events that are refused, by the reason.
+	Sends   []PlanPart     `json:"sends,omitempty"`
+	Stays   []PlanPart     `json:"stays,omitempty"`
+	Skips   []PlanPart     `json:"skips,omitempty"`
+	Handled int            `json:"handled,omitempty"`
+	Refused map[string]int `json:"refused,omitempty"`
+}
+
+// PlanPart counts messages of a plan. A plan has at most MaxPlanNames of each kind.
+type PlanPart struct {
+	Destination string `json:"destination"`
+	Route       string `json:"route"` // "" for messages of no route
+	Messages    int    `json:"messages"`
 }
 
 // Job is a bulk action.
@@ -141,7 +165,7 @@ type Job struct {
 	RequestID string // of AddJobParams; else ""
 
 	Done      int64  // letters or events that were changed
-	Skipped   int64  // not changed, because they no longer match or are locked
+	Skipped   int64  // letters that no longer match or are locked; events that are as wanted already, and stay
 	Failed    int64  // refused; LastError has the reason of the last one
 	LastError string // also an error of the database; then the job is tried again
 

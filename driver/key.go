@@ -83,7 +83,19 @@ var base32Lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 func MessageID(key Key, generation int, route string) string {
 	var gen [8]byte
 	binary.BigEndian.PutUint64(gen[:], uint64(generation))
-	sum := hashStrings("message", []string{string(key[:]), string(gen[:]), route})
+	return messageID(key, hashStrings("message", []string{string(key[:]), string(gen[:]), route}))
+}
+
+// MessageIDTo returns the id of an event's message to a destination where MessageID does not tell it
+// apart: a replay sent the event there by name (then route is ""), or a route that has another
+// destination now has the other id already.
+func MessageIDTo(key Key, generation int, route, destination string) string {
+	var gen [8]byte
+	binary.BigEndian.PutUint64(gen[:], uint64(generation))
+	return messageID(key, hashStrings("message to", []string{string(key[:]), string(gen[:]), route, destination}))
+}
+
+func messageID(key, sum Key) string {
 	return messagePrefix + base32Lower.EncodeToString(append(key[:messageKeySize:messageKeySize], sum[:messageKeySize]...))
 }
 

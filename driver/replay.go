@@ -16,6 +16,15 @@ const (
 	ReplayAsNew
 	// ReplaySameID keeps the ids: a destination that dedupes may skip the work.
 	ReplaySameID
+	// ReplayReroute makes the messages of an event those that its routes would make now, in any state of
+	// the event. Missing ones are added. Open and dead ones that no route makes become skipped, with
+	// NoteRerouted; sent ones get the note, and later replays leave them alone. Others stay. While a message that
+	// no route makes is being sent, the error matches ErrSending. Done twice, it changes nothing.
+	ReplayReroute
+	// ReplayTo sends an event to the destination ReplayParams.To, in any state of the event. There is one
+	// such message for each destination and replay as new: done twice, it sends one. A dead or skipped
+	// one is due again.
+	ReplayTo
 )
 
 // ReplayParams are the parameters of Store.Replay.
@@ -26,9 +35,10 @@ type ReplayParams struct {
 	// was when it was discarded, is refused with ErrNoteNeeded unless it names that note. Other notes
 	// need not be named.
 	Note string
+	To   string // of ReplayTo: the name of a destination
 	// Routes are the messages that a claim of the event would write now. Their ids are ignored.
-	// They are used only for an event that had no messages and no queued work when it was claimed,
-	// and for an undecided one.
+	// They are used only by ReplayReroute, for an event that had no messages and no queued work when it
+	// was claimed, and for an undecided one.
 	Routes []NewMessage
 	// Undecided says that Routes are not known, because a condition was not decided. Then the error
 	// matches ErrUndecided where Routes would be used.
@@ -37,8 +47,8 @@ type ReplayParams struct {
 	// matches ErrNoRoute where Routes would be used.
 	Unknown bool
 	// RequestID makes a repeated request for the same event do nothing and return the first result,
-	// even if the event has changed since. The same RequestID in another mode is refused with
-	// ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.
+	// even if the event has changed since. The same RequestID in another mode, or to another destination,
+	// is refused with ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.
 	RequestID string
 	Now       time.Time // tests only; zero means the database's clock
 }
@@ -47,7 +57,35 @@ type ReplayParams struct {
 type Replayed struct {
 	Generation int  // the event's new generation
 	Messages   int  // number of messages that are due again or new
+	Skipped    int  // of ReplayReroute: messages that became skipped; 0 if Repeated
+	Stayed     bool // of ReplayReroute and ReplayTo: the event is as wanted, and its messages stay as they are
 	Repeated   bool // nothing was done: the request had already been carried out
+}
+
+// EventParts are the parts of an event that a replay is about.
+type EventParts struct {
+	Key        Key
+	BodyPruned bool
+	// State is the state of the event's own row, "" if it has none.
+	State      string
+	Note       string // of the event's own row
+	Generation int    // of the event's own row
+	AsNew      int    // generation of the last replay as new
+	Undecided  bool   // it was claimed before its messages were known
+	Ended      bool   // discarded, after its handler had ended its transaction
+	Queued     bool   // for an undecided event: its claim would have queued it
+	Messages   []EventPart
+}
+
+// EventPart is a message of an event, not one that its handler enqueued.
+type EventPart struct {
+	ID          string
+	Route       string // "" for a message of ReplayTo
+	Destination string
+	State       string
+	Note        string
+	Generation  int
+	Leased      bool // it is being sent, and its lease has not run out
 }
 
 // DeadLetterRef names a dead letter.
@@ -76,6 +114,8 @@ const (
 	ActionReplayed       = "replayed"         // under the old ids, because it was dead or skipped; also by RetryMessage
 	ActionReplayedAsNew  = "replayed_as_new"  // ReplayAsNew
 	ActionReplayedSameID = "replayed_same_id" // ReplaySameID
+	ActionRerouted       = "rerouted"         // ReplayReroute
+	ActionSentTo         = "sent_to"          // ReplayTo; the entry has the id of the message
 	ActionReopened       = "reopened"         // a delivery of the dead event
 	ActionRetried        = "retried"          // a pending message was made due at once
 	ActionDiscarded      = "discarded"        // an operator gave up a dead letter

@@ -94,12 +94,13 @@ type Store interface {
 
 	// Replay makes a finished event due again, with a new generation and full attempts. It replays
 	// the dead parts of the event. If none is dead, it replays the done parts; if all are skipped,
-	// it replays all. Among messages of one route only the one with the highest generation counts.
+	// it replays all. Among messages of one route and destination only the one with the highest
+	// generation counts, and messages with NoteRerouted count only if there are no others.
 	//
 	// Replay is one transaction and locks the event first, so one of several concurrent calls wins,
 	// and pruning skips the event. The error matches ErrNotFound, ErrRequestReused, ErrOpen,
 	// ErrBodyPruned, ErrNoteNeeded, ErrModeNeeded, ErrUndecided, ErrNoRoute or ErrLockTimeout, in
-	// this order of precedence. After such an error nothing was changed, and the RequestID is not
+	// this order of precedence; ErrSending comes last, see ReplayReroute. After such an error nothing was changed, and the RequestID is not
 	// remembered.
 	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
 
@@ -142,6 +143,10 @@ type Store interface {
 	// Event returns one event with all its details, by its source and its id as it is shown. The
 	// error matches ErrNotFound if there is none.
 	Event(ctx context.Context, source, eventID string) (*EventDetail, error)
+
+	// EventParts returns the parts of up to MaxLimit events, for the plan of a replay. It leaves out
+	// those that do not exist.
+	EventParts(ctx context.Context, keys []Key) ([]EventParts, error)
 
 	// DueDestinations returns those of the destinations that have due messages and are not paused.
 	// It is cheap, however many messages wait.

@@ -28,9 +28,10 @@ const (
 	countTime = 2 * time.Second
 )
 
-// Plan counts the rows that a job would change now, up to maxCount and for at most countTime.
-func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection) (*driver.JobPlan, error) {
-	c := counter{plan: &driver.JobPlan{}, sources: map[string]bool{}, destinations: map[string]bool{}}
+// Plan counts the rows that a job would change now, up to maxCount and for at most countTime. foresee is for
+// events.
+func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection, foresee Foresee) (*driver.JobPlan, error) {
+	c := counter{plan: &driver.JobPlan{}, sources: map[string]bool{}, destinations: map[string]bool{}, foresee: foresee}
 	limited, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	list := c.letters
@@ -47,6 +48,10 @@ func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection)
 			break
 		}
 	}
+	c.tally.into(c.plan)
+	for _, sends := range c.plan.Sends {
+		c.destinations[sends.Destination] = true
+	}
 	c.plan.Sources, c.plan.Destinations = names(c.sources), names(c.destinations)
 	return c.plan, nil
 }
@@ -55,6 +60,8 @@ func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection)
 type counter struct {
 	plan                  *driver.JobPlan
 	sources, destinations map[string]bool
+	foresee               Foresee
+	tally                 Tally
 }
 
 // add counts one row. It reports false if there are more than maxCount.
@@ -106,10 +113,20 @@ func (c *counter) events(ctx context.Context, store Store, sel *driver.JobSelect
 		if err != nil {
 			return err
 		}
-		for i := range page.Events {
-			if ev := &page.Events[i]; !putAway(sel, ev) && !c.add(ev.ReceivedAt, ev.Source, "") {
+		there := slices.DeleteFunc(slices.Clone(page.Events), func(ev driver.Event) bool { return putAway(sel, &ev) })
+		if err := c.foresee(ctx, there, &c.tally); err != nil {
+			return err
+		}
+		c.plan.Discarded += len(page.Events) - len(there)
+		for i := range there {
+			ev := &there[i]
+			if !c.add(ev.ReceivedAt, ev.Source, "") {
 				return nil
 			}
+			if c.plan.States == nil {
+				c.plan.States = map[string]int{}
+			}
+			c.plan.States[ev.State]++
 		}
 		if filter.After = page.Next; filter.After.IsZero() {
 			return nil
@@ -148,7 +165,7 @@ func letterFilter(sel *driver.JobSelection, n int) *driver.MessageFilter {
 // eventFilter returns the n-th filter of a selection of events.
 func eventFilter(sel *driver.JobSelection, n int) *driver.EventFilter {
 	f := &driver.EventFilter{
-		Source: sel.Source, Type: sel.Type, State: sel.State, Note: sel.Note, Text: sel.Text,
+		Source: sel.Source, Type: sel.Type, Destination: sel.Destination, State: sel.State, Note: sel.Note, Text: sel.Text,
 		Since: timeOf(sel.Since), Until: timeOf(sel.Until), Limit: driver.MaxLimit,
 	}
 	if n < len(sel.EventIDs) {

@@ -69,9 +69,11 @@ func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 // newRunner returns a runner whose rates are numbers of rows a second.
 func newRunner(store driver.Store, log *rig.Log) *jobs.Runner {
 	return jobs.New(store, jobs.Options{
-		Replay: func(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-			_, err := store.Replay(ctx, &driver.ReplayParams{Key: driver.EventKey(source, eventID), Mode: mode, Note: note, RequestID: requestID})
-			return err
+		Replay: func(ctx context.Context, source, eventID string, how *jobs.How) (bool, error) {
+			replayed, err := store.Replay(ctx, &driver.ReplayParams{
+				Key: driver.EventKey(source, eventID), Mode: how.Mode, To: how.To, Note: how.Note, RequestID: how.RequestID,
+			})
+			return err == nil && replayed.Stayed, err
 		},
 		Pace: func(spec *driver.JobSpec) (*limit.Bucket, error) {
 			n, err := strconv.Atoi(spec.Rate)

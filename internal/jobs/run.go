@@ -27,14 +27,21 @@ const (
 
 // Options are the parts of a process that jobs need.
 type Options struct {
-	// Replay replays one event, once for each request id.
-	Replay func(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error
+	// Replay replays one event, once for each request id. It reports whether the event is as wanted already,
+	// and stays as it is.
+	Replay func(ctx context.Context, source, eventID string, how *How) (stayed bool, err error)
 	// Pace returns the bucket for the pace of a job.
 	Pace func(*driver.JobSpec) (*limit.Bucket, error)
 	// Worked tells of the letters that a step replayed or discarded.
 	Worked func(action string, letters []driver.DeadLetter)
 	Owner  string // names the process, for operators
 	Log    *slog.Logger
+}
+
+// How says how an event is replayed. See driver.ReplayParams.
+type How struct {
+	Mode                driver.ReplayMode
+	To, Note, RequestID string
 }
 
 // Runner works on jobs.

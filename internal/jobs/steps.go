@@ -28,17 +28,22 @@ func refusalOf(err error) error {
 	return nil
 }
 
-// Mode returns the mode of a replay of events by its name.
-func Mode(name string) (driver.ReplayMode, error) {
+// Mode returns the mode of a replay of events by its name, and the destination that the name holds.
+func Mode(name string) (mode driver.ReplayMode, to string, err error) {
 	switch name {
 	case "":
-		return driver.ReplayPlain, nil
+		return driver.ReplayPlain, "", nil
 	case "as_new":
-		return driver.ReplayAsNew, nil
+		return driver.ReplayAsNew, "", nil
 	case "same_id":
-		return driver.ReplaySameID, nil
+		return driver.ReplaySameID, "", nil
+	case "reroute":
+		return driver.ReplayReroute, "", nil
 	}
-	return 0, fmt.Errorf("%q is not a mode; use as_new or same_id", name)
+	if to, ok := strings.CutPrefix(name, driver.JobTo); ok && to != "" {
+		return driver.ReplayTo, to, nil
+	}
+	return 0, "", fmt.Errorf("%q is not a mode; use as_new, same_id, reroute or to", name)
 }
 
 // task is a job with its parsed texts.
@@ -47,7 +52,7 @@ type task struct {
 	job  *driver.Job
 	sel  driver.JobSelection
 	pace *limit.Bucket
-	mode driver.ReplayMode
+	how  How
 }
 
 // steps works on a job until an error. That is errEnded at its end.
@@ -60,7 +65,8 @@ func (r *Runner) steps(ctx context.Context, job *driver.Job) error {
 		t.pace, err = r.Pace(&job.JobSpec)
 	}
 	if err == nil {
-		t.mode, err = Mode(job.Mode)
+		t.how = How{Note: t.sel.Note, RequestID: job.ID}
+		t.how.Mode, t.how.To, err = Mode(job.Mode)
 	}
 	if err != nil {
 		return brokenError{err}
@@ -162,7 +168,7 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 		case l.FailedAt.After(t.job.StartedAt):
 			// It died after the job began, perhaps after this job had replayed it.
 		case t.job.Action == driver.JobReplay && undecided(l):
-			if err := t.replay(ctx, s, l.Source, l.EventID, driver.ReplayPlain); err != nil {
+			if err := t.replay(ctx, s, l.Source, l.EventID); err != nil {
 				return err
 			}
 		default:
@@ -189,12 +195,19 @@ func undecided(l *driver.DeadLetter) bool {
 	return l.MessageID == "" && strings.HasPrefix(l.LastError, driver.NoteUndecided)
 }
 
-// replay replays one event, and counts it in s.
-func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID string, mode driver.ReplayMode) error {
-	limited, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	err := t.Replay(limited, source, eventID, mode, t.sel.Note, t.job.ID)
+// replay replays one event, and counts it in s. It waits for a message that a reroute has to skip while it is
+// being sent.
+func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID string) error {
+	stayed, err := t.replayOnce(ctx, source, eventID)
+	for errors.Is(err, driver.ErrSending) {
+		if err := t.hold(ctx, t.job, slice); err != nil {
+			return err
+		}
+		stayed, err = t.replayOnce(ctx, source, eventID)
+	}
 	switch refusal := refusalOf(err); {
+	case stayed:
+		s.Skipped++
 	case err == nil:
 		s.Done++
 	case refusal != nil:
@@ -204,6 +217,12 @@ func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID st
 		return err
 	}
 	return nil
+}
+
+func (t *task) replayOnce(ctx context.Context, source, eventID string) (stayed bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return t.Replay(limited, source, eventID, &t.how)
 }
 
 // events replays events of one page, for a slice of time.
@@ -219,9 +238,7 @@ func (t *task) events(ctx context.Context) error {
 	if filter.Limit, err = t.tokens(ctx, t.job, t.pace, driver.MaxJobStep); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	page, err := t.store.Events(limited, filter)
+	page, err := t.eventPage(ctx, filter)
 	if err != nil {
 		return err
 	}
@@ -231,7 +248,7 @@ func (t *task) events(ctx context.Context) error {
 		if putAway(&t.sel, ev) {
 			continue
 		}
-		if err := t.replay(ctx, s, ev.Source, ev.EventID, t.mode); err != nil {
+		if err := t.replay(ctx, s, ev.Source, ev.EventID); err != nil {
 			return err
 		}
 		came++
@@ -243,6 +260,12 @@ func (t *task) events(ctx context.Context) error {
 	t.pace.GiveBack(filter.Limit - came)
 	_, err = t.record(ctx, p, cursor.String(), s)
 	return err
+}
+
+func (t *task) eventPage(ctx context.Context, filter *driver.EventFilter) (*driver.EventPage, error) {
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return t.store.Events(limited, filter)
 }
 
 // undo makes discarded letters dead again. Job.Cursor is that of Undiscard.

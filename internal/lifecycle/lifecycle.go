@@ -9,27 +9,10 @@ import (
 )
 
 // Event is an event as read by its store.
-type Event struct {
-	Key        driver.Key
-	BodyPruned bool
-	// State is the state of the event's own row, "" if it has none.
-	State      string
-	Note       string // of the event's own row
-	Generation int    // of the event's own row
-	Undecided  bool   // it was claimed before its messages were known
-	Ended      bool   // discarded, after its handler had ended its transaction
-	Queued     bool   // for an undecided event: its claim would have queued it
-	Messages   []Message
-}
+type Event driver.EventParts
 
 // Message is a message of an event.
-type Message struct {
-	ID          string
-	Route       string
-	Destination string
-	State       string
-	Generation  int
-}
+type Message = driver.EventPart
 
 // Plan is the effect of a replay.
 type Plan struct {
@@ -40,16 +23,56 @@ type Plan struct {
 	Reset      []string            // messages that become pending, with full attempts
 	Replace    []string            // dead or skipped messages that become skipped, because Add replaces them
 	Add        []driver.NewMessage // new messages
+	Skip       []string            // open or dead messages that become skipped, because no route makes them
+	// Mark are sent messages that get driver.NoteRerouted, because no route makes them, and Unmark those
+	// that lose it, because a route makes them again.
+	Mark, Unmark []string
 }
 
 // Messages returns the number of messages that the plan makes due.
 func (p *Plan) Messages() int { return len(p.Reset) + len(p.Add) }
+
+// MessageID returns the id of the message that the plan is about alone; "" if it concerns the event.
+func (p *Plan) MessageID() string {
+	switch {
+	case p.Action != driver.ActionSentTo:
+		return ""
+	case len(p.Reset) > 0:
+		return p.Reset[0]
+	case len(p.Add) > 0:
+		return p.Add[0].ID
+	}
+	return ""
+}
+
+// Changes reports whether the plan changes more than marks, so that the history tells of it.
+func (p *Plan) Changes() bool { return p.Event || p.Done || p.Messages()+len(p.Skip) > 0 }
+
+// Replayed returns the result of the plan for e.
+func (p *Plan) Replayed(e *Event) driver.Replayed {
+	if !p.Changes() {
+		return driver.Replayed{Generation: e.generation(), Stayed: true}
+	}
+	return driver.Replayed{Generation: p.Generation, Messages: p.Messages(), Skipped: len(p.Skip)}
+}
 
 // Now is the work that a claim of the event would write at present.
 type Now struct {
 	Routes    []driver.NewMessage
 	Undecided bool // Routes are not known
 	Unknown   bool // nothing is known of the source
+}
+
+// For plans the replay of e with the parameters p. The error is one of package driver's.
+func For(e *Event, p *driver.ReplayParams) (*Plan, error) {
+	now := &Now{Routes: p.Routes, Undecided: p.Undecided, Unknown: p.Unknown}
+	switch p.Mode {
+	case driver.ReplayReroute:
+		return Reroute(e, now)
+	case driver.ReplayTo:
+		return SendTo(e, p.To)
+	}
+	return Replay(e, p.Mode, p.Note, now)
 }
 
 // Replay plans the replay of e that names a note. The error is one of package driver's.
@@ -76,7 +99,7 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 	}
 	plan.Event = event
 	for i := range messages {
-		plan.message(e.Key, mode, &messages[i])
+		plan.message(e, mode, &messages[i])
 	}
 	if first {
 		plan.first(e.Key, mode, now.Routes)
@@ -106,11 +129,15 @@ func Action(mode driver.ReplayMode) string {
 		return driver.ActionReplayedAsNew
 	case driver.ReplaySameID:
 		return driver.ActionReplayedSameID
+	case driver.ReplayReroute:
+		return driver.ActionRerouted
+	case driver.ReplayTo:
+		return driver.ActionSentTo
 	}
 	return driver.ActionReplayed
 }
 
-func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
+func (p *Plan) message(e *Event, mode driver.ReplayMode, m *Message) {
 	if mode != driver.ReplayAsNew {
 		p.Reset = append(p.Reset, m.ID)
 		return
@@ -118,14 +145,28 @@ func (p *Plan) message(key driver.Key, mode driver.ReplayMode, m *Message) {
 	if m.State != driver.StateSent {
 		p.Replace = append(p.Replace, m.ID)
 	}
-	// Retries of single messages can leave two dead messages of one route. As new they are one,
-	// because the id is made from the route.
-	if slices.ContainsFunc(p.Add, func(added driver.NewMessage) bool { return added.Route == m.Route }) {
-		return
+	// Retries of single messages can leave two dead messages of one route and destination. As new they
+	// are one.
+	if !slices.ContainsFunc(p.Add, func(added driver.NewMessage) bool { return makes(&added, m) }) {
+		p.add(e, p.Generation, m.Route, m.Destination)
 	}
-	p.Add = append(p.Add, driver.NewMessage{
-		ID: driver.MessageID(key, p.Generation, m.Route), Route: m.Route, Destination: m.Destination,
-	})
+}
+
+// makes reports whether m is a message as route makes it.
+func makes(route *driver.NewMessage, m *Message) bool {
+	return route.Route == m.Route && route.Destination == m.Destination
+}
+
+// add plans a new message, whose id is of a generation. A reroute gives one route messages to several
+// destinations.
+func (p *Plan) add(e *Event, generation int, route, destination string) {
+	id := driver.MessageID(e.Key, generation, route)
+	taken := slices.ContainsFunc(e.Messages, func(m Message) bool { return m.ID == id }) ||
+		slices.ContainsFunc(p.Add, func(m driver.NewMessage) bool { return m.ID == id })
+	if taken || route == "" {
+		id = driver.MessageIDTo(e.Key, generation, route, destination)
+	}
+	p.Add = append(p.Add, driver.NewMessage{ID: id, Route: route, Destination: destination})
 }
 
 // first plans the first messages of an event that matched no route when it was claimed, or whose
@@ -166,28 +207,40 @@ func (e *Event) generation() int {
 // parts of a skipped event; otherwise the done parts. undone is true for dead and skipped parts. If
 // an event is done except for discarded messages, those stay discarded.
 func (e *Event) replayable() (event bool, messages []Message, undone bool) {
-	if dead := e.in(driver.StateDead); e.State == driver.StateDead || len(dead) > 0 {
+	active := e.active()
+	if dead := in(active, driver.StateDead); e.State == driver.StateDead || len(dead) > 0 {
 		return e.State == driver.StateDead, dead, true
 	}
-	skipped := e.in(driver.StateSkipped)
-	undone = len(skipped) == len(e.Messages) && (e.State == driver.StateSkipped || e.State == "" && len(skipped) > 0)
+	skipped := in(active, driver.StateSkipped)
+	undone = len(skipped) == len(active) && (e.State == driver.StateSkipped || e.State == "" && len(skipped) > 0)
 	if undone {
 		return e.State != "", latest(skipped), true
 	}
-	return e.State != "", latest(e.in(driver.StateSent)), false
+	return e.State != "", latest(in(active, driver.StateSent)), false
 }
 
-// in returns the messages of e in a state.
-func (e *Event) in(state string) []Message {
-	return slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.State != state })
+// active returns the messages of e without those that a reroute found to be of no route; if there are
+// no others, all messages.
+func (e *Event) active() []Message {
+	active := slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.Note == driver.NoteRerouted })
+	if len(active) == 0 {
+		return e.Messages
+	}
+	return active
 }
 
-// latest returns the messages of the highest generation of each route.
+// in returns the messages in a state.
+func in(messages []Message, state string) []Message {
+	return slices.DeleteFunc(slices.Clone(messages), func(m Message) bool { return m.State != state })
+}
+
+// latest returns the messages of the highest generation of each route and destination.
 func latest(messages []Message) []Message {
-	highest := make(map[string]int)
+	highest := make(map[[2]string]int)
 	for i := range messages {
 		m := &messages[i]
-		highest[m.Route] = max(highest[m.Route], m.Generation)
+		to := [2]string{m.Route, m.Destination}
+		highest[to] = max(highest[to], m.Generation)
 	}
-	return slices.DeleteFunc(messages, func(m Message) bool { return m.Generation < highest[m.Route] })
+	return slices.DeleteFunc(messages, func(m Message) bool { return m.Generation < highest[[2]string{m.Route, m.Destination}] })
 }

@@ -148,7 +148,9 @@ func TestReplay(t *testing.T) {
 			plans, errs := replays(e, c.routes)
 			for i, want := range []*Plan{c.plain, c.asNew, c.sameID} {
 				if want != nil {
-					want = &Plan{actions[i], want.Generation, want.Event, want.Done, want.Reset, want.Replace, want.Add}
+					filled := *want
+					filled.Action = actions[i]
+					want = &filled
 				}
 				if diff := cmp.Diff(want, plans[i], cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", actions[i], diff)

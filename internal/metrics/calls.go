@@ -57,6 +57,11 @@ func (s *store) Release(ctx context.Context, p *driver.ReleaseParams) (err error
 	return s.Store.Release(ctx, p)
 }
 
+func (s *store) EventParts(ctx context.Context, keys []driver.Key) (result []driver.EventParts, err error) {
+	defer s.observe("event_parts", time.Now(), &err)
+	return s.Store.EventParts(ctx, keys)
+}
+
 func (s *store) Replay(ctx context.Context, p *driver.ReplayParams) (result *driver.Replayed, err error) {
 	defer s.observe("replay", time.Now(), &err)
 	return s.Store.Replay(ctx, p)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/jobs"
+	"github.com/hookonce/hookonce/internal/lifecycle"
 	"github.com/hookonce/hookonce/internal/tell"
 )
 
@@ -16,21 +18,45 @@ type ReplayRequest struct {
 	Source    string
 	EventID   string
 	Mode      driver.ReplayMode
+	To        string
 	Note      string
 	RequestID string
 }
 
+// ErrUnknownDestination is the error of a replay to a destination that is not in the settings.
+var ErrUnknownDestination = errors.New("there is no such destination in the settings")
+
+// inFlight is the time between two looks at a message that is being sent.
+const inFlight = 100 * time.Millisecond
+
 // Replay runs a finished event again. See hookonce.Engine.Replay.
 func (o *Operator) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
+	for {
+		replayed, err := o.replay(ctx, r)
+		if !errors.Is(err, driver.ErrSending) {
+			return replayed, err
+		}
+		select {
+		case <-time.After(inFlight):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (o *Operator) replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	if err := CheckRequestID(r.RequestID); err != nil {
 		return nil, err
+	}
+	if err := o.checkTo(r.Mode, r.To); err != nil {
+		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
 	began := time.Now()
 	detail, err := o.store.Event(ctx, r.Source, r.EventID)
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
-	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, Note: r.Note, RequestID: r.RequestID}
+	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, To: r.To, Note: r.Note, RequestID: r.RequestID}
 	if err := o.opts.Decide(p, detail); err != nil {
 		return nil, err
 	}
@@ -41,9 +67,10 @@ func (o *Operator) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replay
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay event %q of source %q: %w", r.EventID, r.Source, err)
 	}
-	if !replayed.Repeated {
+	if !replayed.Repeated && !replayed.Stayed {
 		o.log.Info("event replayed", slog.String("source", r.Source), slog.String("event_id", r.EventID),
-			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
+			slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages),
+			slog.String("how", lifecycle.Action(r.Mode)))
 		o.opts.Tell.EventReplayed(detail, replayed, began)
 	}
 	o.opts.Wake()
@@ -94,10 +121,23 @@ func (o *Operator) Redact(ctx context.Context, r *RedactRequest) (*driver.Redact
 	return redacted, nil
 }
 
-// replayForJob replays an event once for each request id.
-func (o *Operator) replayForJob(ctx context.Context, source, eventID string, mode driver.ReplayMode, note, requestID string) error {
-	_, err := o.Replay(ctx, &ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: note, RequestID: requestID})
-	return err
+// checkTo checks the destination of a replay.
+func (o *Operator) checkTo(mode driver.ReplayMode, to string) error {
+	switch {
+	case (mode == driver.ReplayTo) != (to != ""):
+		return errors.New("a destination is for ReplayTo, and only for that")
+	case to != "" && !o.opts.Knows(to):
+		return fmt.Errorf("destination %q: %w", to, ErrUnknownDestination)
+	}
+	return nil
+}
+
+// replayForJob replays an event once for each request id. It does not wait for messages that are being sent.
+func (o *Operator) replayForJob(ctx context.Context, source, eventID string, how *jobs.How) (stayed bool, err error) {
+	replayed, err := o.replay(ctx, &ReplayRequest{
+		Source: source, EventID: eventID, Mode: how.Mode, To: how.To, Note: how.Note, RequestID: how.RequestID,
+	})
+	return err == nil && replayed.Stayed, err
 }
 
 // workedForJob tells of the letters of a job's step, and wakes the relays and workers.

@@ -20,7 +20,9 @@ import (
 type Request struct {
 	Of     string // driver.JobOfDeadLetters or driver.JobOfEvents
 	Action string // driver.JobReplay or driver.JobDiscard
-	Mode   string // of a replay of events: "as_new", "same_id", or "" for events that are dead or skipped
+	// Mode is that of a replay of events: "as_new", "same_id", "reroute", driver.JobTo and the name of a
+	// destination, or "" for events that are dead or skipped.
+	Mode string
 	// Rate is the pace as limit.ParsePace reads it. Defaults to 100 a second for a replay, and to
 	// limit.Unpaced for a discard.
 	Rate   string
@@ -51,7 +53,10 @@ func (o *Operator) PlanJob(ctx context.Context, r *Request) (*driver.Job, error)
 func (o *Operator) addJob(ctx context.Context, r *Request) (*driver.Job, error) {
 	spec := driver.JobSpec{Of: r.Of, Action: r.Action, Mode: r.Mode, Rate: r.Rate}
 	_, badRate := pace(&spec)
-	_, badMode := jobs.Mode(r.Mode)
+	mode, to, badMode := jobs.Mode(r.Mode)
+	if badMode == nil {
+		badMode = o.checkTo(mode, to)
+	}
 	selection, badFilter := json.Marshal(r.Select)
 	if err := errors.Join(CheckRequestID(r.RequestID), badRate, badMode, badFilter); err != nil {
 		return nil, err
@@ -59,7 +64,7 @@ func (o *Operator) addJob(ctx context.Context, r *Request) (*driver.Job, error) 
 	plan := &driver.JobPlan{}
 	if r.Action != driver.JobUndo {
 		var err error
-		if plan, err = jobs.Plan(ctx, o.store, r.Of, &r.Select); err != nil {
+		if plan, err = jobs.Plan(ctx, o.store, r.Of, &r.Select, o.foresee(mode, to, r.Select.Note)); err != nil {
 			return nil, err
 		}
 		r.many = plan.Count > ManyDeadLetters || plan.More

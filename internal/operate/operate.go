@@ -57,9 +57,11 @@ type Options struct {
 	Log   *slog.Logger
 	Tell  *tell.Teller
 	Owner string // names the process, for operators
-	// Decide fills in the messages that a claim would write now, for an event that matched no route or is
-	// undecided.
+	// Decide fills in the messages that a claim would write now, for driver.ReplayReroute, and for an event that
+	// matched no route or is undecided.
 	Decide func(*driver.ReplayParams, *driver.EventDetail) error
+	// Conditional reports whether Decide needs the body and the headers of events of a source.
+	Conditional func(source string) bool
 	Wake   func() // called after work became due
 	Relays *relay.Group
 	Knows  func(destination string) bool // whether it is in the settings

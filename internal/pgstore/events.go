@@ -197,6 +197,11 @@ func (w *eventWalk) where() (*condition, bool) {
 	possible := c.equal("state", f.State) && c.equal("note", f.Note) && c.event("", "key = ANY ($%d::bytea[])", &eventTerms{
 		source: f.Source, kind: f.Type, id: f.ID, text: f.Text, keys: w.keys, isKeyed: w.isKeyed,
 	})
+	if f.Destination != "" {
+		possible = possible && driver.IsText(f.Destination)
+		message := "EXISTS (SELECT FROM " + w.s.schema + ".message r WHERE r.destination = $%d::text AND "
+		c.add("("+message+"r.event_key = event_overview.key) OR "+message+"r.cause = event_overview.key))", f.Destination, f.Destination)
+	}
 	if f.TraceID != "" {
 		c.add("position($%d::bytea IN headers) > 0", []byte("-"+f.TraceID+"-"))
 	}

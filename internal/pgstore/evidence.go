@@ -136,7 +136,7 @@ CROSS JOIN LATERAL (
 ) e`)
 
 	lockEvidenceSQL = statement(`
-SELECT id, route, destination, state, generation
+SELECT ` + partColumns + `, state = 1 AND due_at > coalesce($2::timestamptz, clock_timestamp())
 FROM {schema}.message
 WHERE event_key = $1::bytea OR cause = $1::bytea
 ORDER BY id
@@ -225,7 +225,7 @@ func (s *Store) redact(ctx context.Context, conn Conn, p *driver.RedactParams) e
 	}, s.text(lockCausedSQL), p.Key[:]); err != nil {
 		return err
 	}
-	event, err := s.lockAll(ctx, conn, s.text(lockEvidenceSQL), p.Key)
+	event, err := s.lockAll(ctx, conn, s.text(lockEvidenceSQL), p.Key, p.Now)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/lifecycle"
@@ -34,19 +35,52 @@ CROSS JOIN LATERAL (
 
 var (
 	repeatedSQL = statement(`
-SELECT generation, messages, action FROM {schema}.history WHERE event_key = $1::bytea AND request_id = $2::text`)
+SELECT h.generation, h.messages, h.action, coalesce((SELECT m.destination FROM {schema}.message m WHERE m.id = h.message_id), '')
+FROM {schema}.history h
+WHERE h.event_key = $1::bytea AND h.request_id = $2::text`)
 
 	// stateSQL does not wait for events in a run, which are pending in any case. It need not lock
 	// finished events, which change only under the lock of the event's row.
 	stateSQL = statement(`
-SELECT state, note, generation, undecided, queued, ended FROM {schema}.event_state WHERE key = $1::bytea`)
+SELECT ` + stateColumns + `
+FROM (SELECT $1::bytea AS key) e
+LEFT JOIN {schema}.event_state s ON s.key = e.key`)
 
 	lockMessagesSQL = statement(`
-SELECT id, route, destination, state, generation
+SELECT ` + partColumns + `, state = 1 AND due_at > coalesce($2::timestamptz, clock_timestamp())
 FROM {schema}.message
 WHERE event_key = $1::bytea
 ORDER BY id
 FOR UPDATE`)
+
+	partsSQL = statement(`
+SELECT e.key, e.body IS NULL, ` + stateColumns + `
+FROM {schema}.event e
+LEFT JOIN {schema}.event_state s ON s.key = e.key
+WHERE e.key = ANY ($1::bytea[]) AND NOT e.outbox`)
+
+	partsMessagesSQL = statement(`
+SELECT event_key, ` + partColumns + `, false
+FROM {schema}.message
+WHERE event_key = ANY ($1::bytea[])
+ORDER BY event_key, id`)
+
+	markReroutedSQL = statement(`
+UPDATE {schema}.message m
+SET note = CASE WHEN m.id = ANY ($2::text[]) THEN '` + driver.NoteRerouted + `' ELSE '' END
+FROM (SELECT {schema}.durably()) durable
+WHERE m.event_key = $1::bytea AND (m.id = ANY ($2::text[]) OR m.id = ANY ($3::text[]))
+RETURNING 1`)
+)
+
+const (
+	// stateColumns are those of the event e with the state s.
+	stateColumns = `coalesce(s.state, -1), coalesce(s.note, ''), coalesce(s.generation, 0),
+	coalesce(s.undecided, false), coalesce(s.queued, false), coalesce(s.ended, false), coalesce((
+		SELECT max(h.generation) FROM {schema}.history h WHERE h.event_key = e.key AND h.action = '` + driver.ActionReplayedAsNew + `'
+	), 0)`
+
+	partColumns = `id, route, destination, state, note, generation`
 )
 
 // replaySQL carries out a plan, under the locks of all rows that it changes. It reads the clock
@@ -85,6 +119,11 @@ WITH setting AS MATERIALIZED (
 	UPDATE {schema}.message m
 	SET state = 4, note = '`+driver.NoteReplacedByNew+`', failed_at = NULL
 	WHERE m.event_key = $1::bytea AND m.id = ANY ($6::text[])
+), skipped AS (
+	UPDATE {schema}.message m
+	SET state = 4, note = '`+driver.NoteRerouted+`', failed_at = NULL
+	WHERE m.event_key = $1::bytea AND m.id = ANY ($15::text[])
+	RETURNING 1
 ), added AS (
 	INSERT INTO {schema}.message (
 		id, event_key, generation, route, destination, received_at, due_at, created_at, replayed
@@ -100,7 +139,7 @@ INSERT INTO {schema}.history (event_key, at, action, generation, messages, messa
 SELECT $1::bytea, now, $10::text, $3::int, $11::int, nullif($12::text, ''), nullif($13::text, '')
 FROM setting
 RETURNING (SELECT count(*) FROM states) + (SELECT count(*) FROM decided),
-	(SELECT count(*) FROM again) + (SELECT count(*) FROM added)`, stateAgainSQL, true))
+	(SELECT count(*) FROM again) + (SELECT count(*) FROM added) + (SELECT count(*) FROM skipped)`, stateAgainSQL, true))
 
 // refusedError is a reason to give a transaction up that is no fault of the database.
 type refusedError struct{ error }
@@ -139,16 +178,17 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 		if replayed, err = s.repeated(ctx, conn, p); err != nil || replayed != nil {
 			return err
 		}
-		event, err := s.lockAll(ctx, conn, s.text(lockMessagesSQL), p.Key)
+		event, err := s.lockAll(ctx, conn, s.text(lockMessagesSQL), p.Key, p.Now)
 		if err != nil {
 			return err
 		}
 		event.BodyPruned = pruned
-		plan, err := lifecycle.Replay(event, p.Mode, p.Note, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Unknown: p.Unknown})
+		plan, err := lifecycle.For(event, p)
 		if err != nil {
 			return refusedError{err}
 		}
-		replayed = &driver.Replayed{Generation: plan.Generation, Messages: plan.Messages()}
+		result := plan.Replayed(event)
+		replayed = &result
 		return s.carryOut(ctx, conn, p, plan)
 	})
 	if err != nil {
@@ -177,9 +217,9 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 	}
 	err = scan(ctx, conn, func(r Rows) error {
 		var generation, messages int32
-		var action string
-		err := r.Scan(&generation, &messages, &action)
-		if err == nil && action != lifecycle.Action(p.Mode) {
+		var action, to string
+		err := r.Scan(&generation, &messages, &action, &to)
+		if err == nil && (action != lifecycle.Action(p.Mode) || to != p.To) {
 			return refusedError{driver.ErrRequestReused}
 		}
 		before = &driver.Replayed{Generation: int(generation), Messages: int(messages), Repeated: true}
@@ -189,28 +229,83 @@ func (s *Store) repeated(ctx context.Context, conn Conn, p *driver.ReplayParams)
 }
 
 // lockAll reads the state of an event, and locks the messages that a statement finds.
-func (s *Store) lockAll(ctx context.Context, conn Conn, messages string, key driver.Key) (*lifecycle.Event, error) {
-	e := &lifecycle.Event{Key: key}
-	var state int16
-	var generation int32
-	if err := scan(ctx, conn, func(r Rows) error {
-		err := r.Scan(&state, &e.Note, &generation, &e.Undecided, &e.Queued, &e.Ended)
-		e.State, e.Generation = eventStates[state], int(generation)
-		return err
-	}, s.text(stateSQL), key[:]); err != nil {
+func (s *Store) lockAll(ctx context.Context, conn Conn, messages string, key driver.Key, now time.Time) (*lifecycle.Event, error) {
+	e := &driver.EventParts{Key: key}
+	if err := scan(ctx, conn, func(r Rows) error { return scanParts(r, e) }, s.text(stateSQL), key[:]); err != nil {
 		return nil, err
 	}
-	err := scan(ctx, conn, func(r Rows) error {
-		var m lifecycle.Message
-		err := r.Scan(&m.ID, &m.Route, &m.Destination, &state, &generation)
-		m.State, m.Generation = messageStates[state], int(generation)
-		e.Messages = append(e.Messages, m)
+	err := scan(ctx, conn, func(r Rows) error { return scanMessagePart(r, e) }, messages, key[:], clock(now))
+	return (*lifecycle.Event)(e), err
+}
+
+// scanParts scans the additional targets, then stateColumns.
+func scanParts(r Rows, e *driver.EventParts, more ...any) error {
+	var state int16
+	var generation, asNew int32
+	err := r.Scan(append(more, &state, &e.Note, &generation, &e.Undecided, &e.Queued, &e.Ended, &asNew)...)
+	if err == nil && state >= 0 {
+		e.State = eventStates[state]
+	}
+	e.Generation, e.AsNew = int(generation), int(asNew)
+	return err
+}
+
+// scanMessagePart scans the additional targets, then partColumns and whether a lease holds, into a message of e.
+func scanMessagePart(r Rows, e *driver.EventParts, more ...any) error {
+	var m driver.EventPart
+	var state int16
+	var generation int32
+	err := r.Scan(append(more, &m.ID, &m.Route, &m.Destination, &state, &m.Note, &generation, &m.Leased)...)
+	m.State, m.Generation = messageStates[state], int(generation)
+	e.Messages = append(e.Messages, m)
+	return err
+}
+
+// EventParts implements [driver.Store].
+func (s *Store) EventParts(ctx context.Context, keys []driver.Key) ([]driver.EventParts, error) {
+	const op = "reading events"
+	var all []driver.EventParts
+	err := read(ctx, s.pools.Admin, op, func(r Rows) error {
+		var key []byte
+		var e driver.EventParts
+		err := scanParts(r, &e, &key, &e.BodyPruned)
+		copy(e.Key[:], key)
+		all = append(all, e)
 		return err
-	}, messages, key[:])
-	return e, err
+	}, s.text(partsSQL), keyArgs(keys))
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[driver.Key]int, len(all))
+	for i := range all {
+		at[all[i].Key] = i
+	}
+	err = read(ctx, s.pools.Admin, op, func(r Rows) error {
+		var key []byte
+		var one driver.EventParts
+		err := scanMessagePart(r, &one, &key)
+		if i, ok := at[driver.Key(key)]; ok && err == nil {
+			all[i].Messages = append(all[i].Messages, one.Messages...)
+		}
+		return err
+	}, s.text(partsMessagesSQL), keyArgs(keys))
+	return all, err
 }
 
 func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams, plan *lifecycle.Plan) error {
+	if marks := len(plan.Mark) + len(plan.Unmark); marks > 0 {
+		marked := 0
+		err := scan(ctx, conn, func(Rows) error { marked++; return nil }, s.text(markReroutedSQL), p.Key[:], notNone(plan.Mark), notNone(plan.Unmark))
+		if err == nil && marked != marks {
+			err = refusedError{driver.ErrNotStored}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if !plan.Changes() {
+		return nil
+	}
 	ids, routes, destinations := []string{}, []string{}, []string{}
 	for _, m := range plan.Add {
 		ids, routes, destinations = append(ids, m.ID), append(routes, m.Route), append(destinations, m.Destination)
@@ -219,8 +314,8 @@ func (s *Store) carryOut(ctx context.Context, conn Conn, p *driver.ReplayParams,
 	err := scan(ctx, conn, func(r Rows) error { return r.Scan(&events, &messages) }, s.text(replaySQL),
 		p.Key[:], clock(p.Now), int32(plan.Generation), plan.Event,
 		notNone(plan.Reset), notNone(plan.Replace), ids, routes, destinations,
-		plan.Action, int32(plan.Messages()), "", p.RequestID, plan.Done)
-	if err == nil && ((plan.Event || plan.Done) != (events > 0) || messages != int64(plan.Messages())) {
+		plan.Action, int32(plan.Messages()), plan.MessageID(), p.RequestID, plan.Done, notNone(plan.Skip))
+	if err == nil && ((plan.Event || plan.Done) != (events > 0) || messages != int64(plan.Messages()+len(plan.Skip))) {
 		return refusedError{driver.ErrNotStored}
 	}
 	return err

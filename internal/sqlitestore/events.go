@@ -150,6 +150,12 @@ func (w *eventWalk) query(step walk.Step, n int) (query string, args []any) {
 		c.received(`received_at`, f.Since, f.Until)
 	}
 	c.text("", f.Text)
+	if f.Destination != "" {
+		c.add(`(EXISTS (SELECT 1 FROM hookonce_event e CROSS JOIN hookonce_message r ON r.event = e.id
+				WHERE e.key = hookonce_event_overview.key AND r.destination = ?)
+			OR EXISTS (SELECT 1 FROM hookonce_message r WHERE r.cause = hookonce_event_overview.key AND r.destination = ?))`,
+			f.Destination, f.Destination)
+	}
 	if f.TraceID != "" {
 		c.add(`instr(headers, ?) > 0`, []byte("-"+f.TraceID+"-"))
 	}

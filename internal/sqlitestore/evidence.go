@@ -38,7 +38,7 @@ const (
 
 	selectRedacted = `SELECT action FROM hookonce_history WHERE event_key = ?1 AND (action = ?2 OR request_id = ?3)`
 
-	selectCaused = `SELECT id, route, destination, state, generation FROM hookonce_message WHERE cause = ? ORDER BY id`
+	selectCaused = `SELECT ` + partColumns + ` FROM hookonce_message WHERE cause = ?1 ORDER BY id`
 
 	// The messages of the event ?1, and those that it caused.
 	evidence = `(SELECT id FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?1) OR cause = ?1)`
@@ -214,7 +214,7 @@ func (t *writeTx) redact(p *driver.RedactParams) (before bool, err error) {
 	if before, err = t.redactedBefore(p); err != nil || before {
 		return before, err
 	}
-	caused, err := t.lifecycleMessages(selectCaused, p.Key)
+	caused, err := readMessageParts(t.query, selectCaused, p.Key, t.now)
 	if err != nil {
 		return false, err
 	}

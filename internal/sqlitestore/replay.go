@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/lifecycle"
@@ -34,13 +35,22 @@ const (
 		coalesce((SELECT generation FROM hookonce_event_state WHERE id = (SELECT id FROM hookonce_event WHERE key = ?1)), 0))`
 
 	selectReplayable = `SELECT e.body IS NULL, s.state, coalesce(s.note, ''), coalesce(s.generation, 0),
-			coalesce(s.undecided, 0), coalesce(s.queued, 0), coalesce(s.ended, 0)
+			coalesce(s.undecided, 0), coalesce(s.queued, 0), coalesce(s.ended, 0), coalesce((
+				SELECT max(h.generation) FROM hookonce_history h WHERE h.event_key = e.key AND h.action = '` + driver.ActionReplayedAsNew + `'
+			), 0)
 		FROM hookonce_event e LEFT JOIN hookonce_event_state s ON s.id = e.id WHERE e.key = ? AND e.outbox = 0`
 
-	selectReplayableMessages = `SELECT id, route, destination, state, generation
-		FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?) ORDER BY id`
+	// partColumns are the columns of a driver.EventPart at the time ?2.
+	partColumns = `id, route, destination, state, note, generation, state = 1 AND due_at > ?2`
 
-	selectRequest = `SELECT generation, messages, action FROM hookonce_history WHERE event_key = ? AND request_id = ?`
+	selectReplayableMessages = `SELECT ` + partColumns + `
+		FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?1) ORDER BY id`
+
+	selectRequest = `SELECT h.generation, h.messages, h.action, coalesce((
+				SELECT m.destination FROM hookonce_event e CROSS JOIN hookonce_message m ON m.event = e.id AND m.id = h.message_id
+				WHERE e.key = h.event_key
+			), '')
+		FROM hookonce_history h WHERE h.event_key = ? AND h.request_id = ?`
 
 	resetState = `UPDATE hookonce_event_state SET ` + stateAgain + byOperator + `,
 			key_generation = CASE WHEN ?4 THEN ?1 ELSE key_generation END
@@ -54,7 +64,9 @@ const (
 
 	resetMessage = `UPDATE hookonce_message SET ` + messageAgain + byOperator + ` WHERE id = ?4 AND event = (SELECT id FROM hookonce_event WHERE key = ?3)`
 
-	replaceMessage = `UPDATE hookonce_message SET state = 4, note = ?5, failed_at = NULL WHERE ` + ofID
+	skipMessage = `UPDATE hookonce_message SET state = 4, note = ?5, failed_at = NULL WHERE ` + ofID
+
+	markMessage = `UPDATE hookonce_message SET note = ?5 WHERE ` + ofID
 
 	insertReplayed = `INSERT INTO hookonce_message
 		(id, event, event_key, generation, route, destination, token, received_at, due_at, created_at, replayed)
@@ -82,6 +94,9 @@ func checkReplay(p *driver.ReplayParams) error {
 	if err := checkRequestID(p.RequestID); err != nil {
 		return err
 	}
+	if !driver.IsText(p.To) {
+		return fmt.Errorf("%w: the destination is not valid UTF-8 or holds a NUL", driver.ErrBadRow)
+	}
 	return checkMessages(p.Routes)
 }
 
@@ -98,55 +113,91 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 		return driver.Replayed{}, err
 	}
 	if p.RequestID != "" {
-		first, action := driver.Replayed{Repeated: true}, ""
-		err := t.queryRow(selectRequest, p.Key[:], p.RequestID).Scan(&first.Generation, &first.Messages, &action)
+		first, action, to := driver.Replayed{Repeated: true}, "", ""
+		err := t.queryRow(selectRequest, p.Key[:], p.RequestID).Scan(&first.Generation, &first.Messages, &action, &to)
 		switch {
-		case err == nil && action != lifecycle.Action(p.Mode):
+		case err == nil && (action != lifecycle.Action(p.Mode) || to != p.To):
 			return driver.Replayed{}, driver.ErrRequestReused
 		case !errors.Is(err, sql.ErrNoRows):
 			return first, err
 		}
 	}
-	plan, err := lifecycle.Replay(&event, p.Mode, p.Note, &lifecycle.Now{Routes: p.Routes, Undecided: p.Undecided, Unknown: p.Unknown})
+	plan, err := lifecycle.For(&event, p)
 	if err != nil {
 		return driver.Replayed{}, err
 	}
 	if err := t.apply(p.Key, plan); err != nil {
 		return driver.Replayed{}, err
 	}
-	return driver.Replayed{Generation: plan.Generation, Messages: plan.Messages()}, t.record(&historyEntry{
-		key: p.Key, action: plan.Action, generation: plan.Generation, messages: plan.Messages(), requestID: p.RequestID,
+	if !plan.Changes() {
+		return plan.Replayed(&event), nil
+	}
+	return plan.Replayed(&event), t.record(&historyEntry{
+		key: p.Key, action: plan.Action, generation: plan.Generation, messages: plan.Messages(), requestID: p.RequestID, messageID: plan.MessageID(),
 	})
 }
 
 // readReplayable reads an event with its messages.
 func (t *writeTx) readReplayable(e *lifecycle.Event) error {
-	var state sql.NullInt64
-	switch err := t.queryRow(selectReplayable, e.Key[:]).Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided, &e.Queued, &e.Ended); {
-	case errors.Is(err, sql.ErrNoRows):
-		return fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
-	case err != nil:
-		return err
+	found, err := readParts(t.query, (*driver.EventParts)(e), t.now)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: there is no such event", driver.ErrNotFound)
 	}
-	if state.Valid {
-		e.State = eventStates[state.Int64]
-	}
-	var err error
-	e.Messages, err = t.lifecycleMessages(selectReplayableMessages, e.Key)
 	return err
 }
 
-func (t *writeTx) lifecycleMessages(query string, key driver.Key) ([]lifecycle.Message, error) {
-	rows, err := t.query(query, key[:])
+// readParts reads the parts of an event by its key, as they are at a time.
+func readParts(query func(query string, args ...any) (*sql.Rows, error), e *driver.EventParts, now int64) (found bool, err error) {
+	rows, err := query(selectReplayable, e.Key[:]) //nolint:sqlclosecheck // collect closes them
+	if err != nil {
+		return false, err
+	}
+	events, err := collect(rows, func(*struct{}) error {
+		var state sql.NullInt64
+		err := rows.Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided, &e.Queued, &e.Ended, &e.AsNew)
+		if state.Valid {
+			e.State = eventStates[state.Int64]
+		}
+		return err
+	})
+	if err != nil || len(events) == 0 {
+		return false, err
+	}
+	e.Messages, err = readMessageParts(query, selectReplayableMessages, e.Key, now)
+	return true, err
+}
+
+func readMessageParts(query func(query string, args ...any) (*sql.Rows, error), messages string, key driver.Key, now int64) ([]driver.EventPart, error) {
+	rows, err := query(messages, key[:], now)
 	if err != nil {
 		return nil, err
 	}
-	return collect(rows, func(m *lifecycle.Message) error {
+	return collect(rows, func(m *driver.EventPart) error {
 		var state int
-		err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Generation)
+		err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &m.Generation, &m.Leased)
 		m.State = messageStates[state]
 		return err
 	})
+}
+
+// EventParts implements driver.Store.
+func (s *Store) EventParts(ctx context.Context, keys []driver.Key) ([]driver.EventParts, error) {
+	var all []driver.EventParts
+	err := s.snapshot(ctx, "reading events", func(ctx context.Context, tx *sql.Tx) error {
+		query := func(query string, args ...any) (*sql.Rows, error) { return tx.QueryContext(ctx, query, args...) }
+		for _, key := range keys {
+			e := driver.EventParts{Key: key}
+			found, err := readParts(query, &e, time.Now().UnixMicro())
+			if err != nil {
+				return err
+			}
+			if found {
+				all = append(all, e)
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 // apply carries a plan out.
@@ -165,9 +216,17 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 			return err
 		}
 	}
-	for _, id := range plan.Replace {
-		if _, err := t.exec(replaceMessage, idArgs(id, driver.NoteReplacedByNew)...); err != nil {
-			return err
+	for _, noted := range []struct {
+		query, note string
+		ids         []string
+	}{
+		{skipMessage, driver.NoteReplacedByNew, plan.Replace}, {skipMessage, driver.NoteRerouted, plan.Skip},
+		{markMessage, driver.NoteRerouted, plan.Mark}, {markMessage, "", plan.Unmark},
+	} {
+		for _, id := range noted.ids {
+			if err := t.insert(noted.query, idArgs(id, noted.note)...); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range plan.Add {

@@ -60,12 +60,12 @@ func IndexedState(state, note string) string {
 func Events(ctx context.Context, l *Listing[driver.Event], f *driver.EventFilter, isFew bool, number string) (*driver.EventPage, error) {
 	l.Place = func(e *driver.Event) driver.Cursor { return driver.Cursor{At: e.ReceivedAt, Key: e.Key} }
 	forText := f.Text != "" || f.TraceID != ""
-	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID != ""
+	isFiltered := forText || f.Source+f.Type+f.State+f.Note+f.ID+f.Destination != ""
 	if number != "" || !Skips(f.Source, f.Type, f.Since, f.Until) {
 		l.Spans = nil
 	}
 	rows := driver.ScanRows
-	if f.State+f.Note != "" {
+	if f.State+f.Note+f.Destination != "" {
 		rows = driver.StateRows
 	}
 	page, err := read(ctx, l, f.After, f.Limit, isFew || !isFiltered, BoundsOf(rows, f.Scan, forText))

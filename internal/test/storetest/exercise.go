@@ -71,6 +71,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"BodyGuard", bodyGuardCases()},
 		{"Reopen", reopenCases()},
 		{"Replay", replayCases()},
+		{"Reroute", rerouteCases()},
 		{"Undecided", undecidedCases()},
 		{"DeadLetters", deadLetterCases()},
 		{"RetryMessage", retryCases()},

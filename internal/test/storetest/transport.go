@@ -21,6 +21,7 @@ var (
 		"BodyGuard":       {"WithinOneClaim"},
 		"Reopen":          {"OldTokenIsFenced"},
 		"Replay":          {"DatabaseClock", "RequestID"},
+		"Reroute":         {"Sent", "SendToRequestID", "Parts"},
 		"Undecided":       {"ReplayWithWork"},
 		"DeadLetters":     {"Many"},
 		"RetryMessage":    {"SendingOrSent"},

@@ -1,0 +1,56 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/jobs"
+	"github.com/hookonce/hookonce/internal/lifecycle"
+)
+
+// foresee returns a function that adds to a plan what a replay would do to events now.
+func (o *Operator) foresee(mode driver.ReplayMode, to, note string) jobs.Foresee {
+	return func(ctx context.Context, events []driver.Event, tally *jobs.Tally) error {
+		keys := make([]driver.Key, len(events))
+		for i := range events {
+			keys[i] = events[i].Key
+		}
+		found, err := o.store.EventParts(ctx, keys)
+		if err != nil {
+			return err
+		}
+		parts := make(map[driver.Key]*driver.EventParts, len(found))
+		for i := range found {
+			parts[found[i].Key] = &found[i]
+		}
+		for i := range events {
+			e := parts[events[i].Key]
+			if e == nil {
+				continue // it was pruned meanwhile
+			}
+			p := &driver.ReplayParams{Key: e.Key, Mode: mode, To: to, Note: note}
+			if err := o.decide(ctx, p, &events[i], e); err != nil {
+				return err
+			}
+			plan, err := lifecycle.For((*lifecycle.Event)(e), p)
+			tally.Add(e, plan, err)
+		}
+		return nil
+	}
+}
+
+// decide fills in the routes of p where a replay of e needs them.
+func (o *Operator) decide(ctx context.Context, p *driver.ReplayParams, event *driver.Event, e *driver.EventParts) error {
+	first := e.Undecided || e.State == "" && len(e.Messages) == 0
+	if p.Mode == driver.ReplayTo || p.Mode != driver.ReplayReroute && !first || e.BodyPruned {
+		return nil
+	}
+	detail := &driver.EventDetail{Event: *event, Headers: []byte("{}")}
+	if o.opts.Conditional(event.Source) {
+		var err error
+		if detail, err = o.store.Event(ctx, event.Source, event.EventID); err != nil {
+			return err
+		}
+	}
+	return o.opts.Decide(p, detail)
+}
