@@ -40,6 +40,10 @@ var (
 
 	// ErrReadOnly means that a server answered that it accepts no writes. It matches ErrUnavailable too.
 	ErrReadOnly = fmt.Errorf("%w: it is read-only or a standby", ErrUnavailable)
+	// ErrStandby means that a standby answered. It matches ErrReadOnly too.
+	ErrStandby = fmt.Errorf("%w: this server is a standby", ErrReadOnly)
+	// ErrReadOnlyRole means that default_transaction_read_only is on for the role alone. It matches ErrReadOnly too.
+	ErrReadOnlyRole = fmt.Errorf("%w: the role is read-only", ErrReadOnly)
 
 	// ErrHidden means that the database does not show its state to this role.
 	ErrHidden = errors.New("the database hides it from this role")

@@ -133,12 +133,18 @@ func (l *link) scarce() bool {
 // session that is not the pool's alone, otherwise "".
 func (c client) acquire(ctx context.Context, k kind) (h held, bounds string, err error) {
 	adapted, again := false, passwordPauses
+	var full error
 	for wait := firstTooMany; ; wait = min(2*wait, longestTooMany) {
 		h, bounds, err = c.take(ctx, k)
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case err == nil:
+			return h, bounds, nil
+		case ctx.Err() != nil && full != nil:
+			return h, bounds, fmt.Errorf("%w: %w", context.Cause(ctx), full) // it tells more than the time that is over
+		case ctx.Err() != nil:
 			return h, bounds, err
 		case refusedBy(err, codeTooMany):
+			full = err
 			c.link.refused()
 			_ = pgstore.Pause(ctx, rand.N(wait)) // others are about to close theirs; take tells of ctx
 		case c.link.rereads && len(again) > 0 && (refusedBy(err, codePassword) || refusedBy(err, codeNotAdmitted)):

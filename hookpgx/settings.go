@@ -129,6 +129,11 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 	}
 }
 
+// whyReadOnlySQL tells why a session accepts no writes.
+const whyReadOnlySQL = "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby'" +
+	" WHEN (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only') IN ('user', 'database user') THEN 'role'" +
+	" ELSE 'server' END"
+
 // acceptsWrites refuses a server that accepts no writes: of several hosts a standby is passed over.
 func acceptsWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	answers, err := conn.Exec(ctx, "SHOW transaction_read_only").ReadAll()
@@ -136,9 +141,23 @@ func acceptsWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	case err != nil:
 		return err
 	case len(answers) != 1 || len(answers[0].Rows) != 1 || string(answers[0].Rows[0][0]) != "off":
-		return driver.ErrReadOnly
+		return whyReadOnly(ctx, conn)
 	}
 	return nil
+}
+
+func whyReadOnly(ctx context.Context, conn *pgconn.PgConn) error {
+	answers, err := conn.Exec(ctx, whyReadOnlySQL).ReadAll()
+	if err != nil || len(answers) != 1 || len(answers[0].Rows) != 1 {
+		return driver.ErrReadOnly
+	}
+	switch string(answers[0].Rows[0][0]) {
+	case "standby":
+		return driver.ErrStandby
+	case "role":
+		return driver.ErrReadOnlyRole
+	}
+	return driver.ErrReadOnly
 }
 
 // assertSettings reads the settings back: a pooler may drop them, and the caller's hook may change

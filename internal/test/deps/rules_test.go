@@ -161,7 +161,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/build", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
 			"internal/limit", "internal/say", "internal/settingfile",
 		},
-		modules: []string{"github.com/jackc/pgx/v5/pgxpool", "modernc.org/sqlite", "golang.org/x/sys"},
+		modules: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
 	},
 	"cmd/hookonce/internal/bench": {

@@ -59,7 +59,7 @@ func TestReadOnlyServer(t *testing.T) {
 	server.Fence(t)
 	running.Eventually(t, "it is not ready", func() bool { return running.readiness() == http.StatusServiceUnavailable })
 	c.spawn(t, late, thisBuild(t))
-	late.Eventually(t, "it waits", func() bool { return strings.Contains(late.Log(), "read-only or a standby") })
+	late.Eventually(t, "it waits", func() bool { return strings.Contains(late.Log(), "is read-only") })
 	if strings.Contains(late.Log(), "serving") {
 		t.Errorf("it serves on a server that accepts no writes:\n%s", late.Log())
 	}

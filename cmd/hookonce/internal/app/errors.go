@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"strings"
+
+	"github.com/hookonce/hookonce/driver"
 )
 
 // Error is a failure and its remedy.
@@ -31,6 +33,7 @@ const (
 	stateUnknownName   = "42704" // undefined_object: an unknown parameter of the URL
 	stateBadValue      = "22023" // invalid_parameter_value
 	stateFixed         = "55P02" // cant_change_runtime_param
+	stateTooMany       = "53300" // too_many_connections
 	stateProtocol      = "08P01" // protocol_violation: PgBouncer's code for nearly everything
 )
 
@@ -50,6 +53,9 @@ const (
 // lastingRemedy returns the remedy for a database error that retrying cannot resolve, and "" for
 // every other error.
 func lastingRemedy(err error) string {
+	if errors.Is(err, driver.ErrReadOnlyRole) {
+		return "ALTER ROLE … RESET default_transaction_read_only, or name another user in the setting database"
+	}
 	if state, ok := errors.AsType[interface {
 		error
 		SQLState() string
@@ -74,6 +80,22 @@ func lastingRemedy(err error) string {
 		case sqliteCorrupt, sqliteNotADB:
 			return "check the setting database: that file is not a SQLite database, or it is damaged or encrypted"
 		}
+	}
+	return ""
+}
+
+// passingRemedy returns the remedy for a database error that may pass by itself, for example in a failover, and "" for
+// every other error.
+func passingRemedy(err error) string {
+	if errors.Is(err, driver.ErrStandby) {
+		return "name the primary in the setting database, or all hosts: postgres://USER@HOST1,HOST2/NAME"
+	}
+	state, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err)
+	if ok && state.SQLState() == stateTooMany {
+		return "raise the limit of the role (CONNECTION LIMIT), the database or the server (max_connections), or lower pool_max_conns in the setting database"
 	}
 	return ""
 }
@@ -134,5 +156,5 @@ func sqliteCode(err error) (code int, is bool) {
 
 // Remedy returns the remedy for an error of a database, and "" for every other error.
 func Remedy(err error) string {
-	return cmp.Or(lastingRemedy(err), diskRemedy(err), lockRemedy(err))
+	return cmp.Or(lastingRemedy(err), passingRemedy(err), diskRemedy(err), lockRemedy(err))
 }

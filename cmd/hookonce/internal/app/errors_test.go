@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // A file that another program keeps locked is named with what to do.
@@ -41,4 +43,42 @@ func TestLockedFile(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestRemediesOfServers opens databases that refuse the gateway, each for a reason of its own. The error names it, and serve
+// waits only for those that may pass by themselves.
+func TestRemediesOfServers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		alter, message, hint string
+		waits                bool
+	}{
+		"no connection left": {"CONNECTION LIMIT 0", "too many connections", "lower pool_max_conns", true},
+		"a read-only role":   {"SET default_transaction_read_only = on", "the role is read-only", "RESET default_transaction_read_only", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			role := newRole(t)
+			if _, err := role.root.Exec(t.Context(), "ALTER ROLE "+role.name+" "+test.alter); err != nil {
+				t.Fatal(err)
+			}
+			_, err := OpenStore(t.Context(), settings(t, "database: "+role.url(role.secret)))
+			wantHint(t, err, test.message, test.hint)
+			if mayHeal(err) != test.waits {
+				t.Errorf("serve waits for %q: %t, want %t", err, !test.waits, test.waits)
+			}
+		})
+	}
+	t.Run("a standby", func(t *testing.T) {
+		t.Parallel()
+		server := dbtest.StartServer(t, nil)
+		server.Shutdown(t)
+		server.MakeStandby(t)
+		server.Restart(t)
+		_, err := OpenStore(t.Context(), settings(t, "database: "+server.DSN()))
+		wantHint(t, err, "the server that answers is a standby", "name the primary")
+		if !mayHeal(err) {
+			t.Error("serve does not wait for a standby, which may become the primary")
+		}
+	})
 }

@@ -80,7 +80,7 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
 			Err:    &unreachable{settings.DatabaseDisplay(), err},
-			Remedy: cmp.Or(lastingRemedy(err), parameterRemedy(err), "check that it runs there and accepts writes, and the setting database"),
+			Remedy: cmp.Or(lastingRemedy(err), parameterRemedy(err), passingRemedy(err), "check that it runs there and accepts writes, and the setting database"),
 		}, closeStore(store))
 	}
 	return store, nil
@@ -100,8 +100,13 @@ func (e *unreachable) Error() string { return "reaching the database " + e.datab
 func (e *unreachable) Unwrap() error { return e.err }
 
 func (e *unreachable) cause() string {
-	if errors.Is(e.err, driver.ErrReadOnly) {
-		return "the server that answers is read-only or a standby"
+	switch {
+	case errors.Is(e.err, driver.ErrReadOnlyRole):
+		return "the role is read-only there: its default_transaction_read_only is on"
+	case errors.Is(e.err, driver.ErrStandby):
+		return "the server that answers is a standby"
+	case errors.Is(e.err, driver.ErrReadOnly):
+		return "the server that answers is read-only"
 	}
 	if refusal, is := errors.AsType[interface {
 		error
@@ -134,7 +139,7 @@ func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger
 			said = time.Now()
 			// The driver reports every address on a separate line.
 			log.Warn("waiting for the database", "until", deadline.UTC().Format(time.RFC3339),
-				"error", strings.Join(strings.Fields(err.Error()), " "))
+				"error", strings.Join(strings.Fields(err.Error()), " "), "try", hintOf(err))
 		}
 		select {
 		case <-time.After(awaitPause):
@@ -142,6 +147,14 @@ func awaitStore(ctx context.Context, settings *config.Settings, log *slog.Logger
 			return nil, err
 		}
 	}
+}
+
+func hintOf(err error) string {
+	failed, _ := errors.AsType[*Error](err)
+	if failed == nil {
+		return ""
+	}
+	return failed.Remedy
 }
 
 func mayHeal(err error) bool {
