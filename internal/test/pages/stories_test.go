@@ -34,6 +34,23 @@ func open(config *pgx.ConnConfig) (*hooksql.PostgresStore, error) {
 
 func main() {}
 `
+	renewed = `package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+func currentPassword(context.Context) (string, error) { return "", nil }
+
+func configure(config *pgxpool.Config) {
+%s
+}
+
+func main() {}
+`
 	inHandler = `package main
 
 import (
@@ -182,6 +199,7 @@ var stories = map[string]story{
 			"deliver := func(w http.ResponseWriter, r *http.Request, source string) { // source: from your router": {around: inServer},
 			"in.Drain()                     // later deliveries are answered 503":                                  {around: inStop},
 			"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {":                                 {around: noticed},
+			"config.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) (err error) {":                 {around: renewed},
 		},
 	},
 	"docs/replay.md": {
