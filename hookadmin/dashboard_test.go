@@ -371,6 +371,12 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	for _, prefix := range []string{"", "/tools/hooks"} {
 		for _, a := range []*api{open, closed} {
 			mounted := http.StripPrefix(prefix, a.handler)
+			if w := httptest.NewRecorder(); prefix != "" {
+				mounted.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, prefix, nil))
+				if to := w.Header().Get("Location"); w.Code != http.StatusPermanentRedirect || to != prefix+"/" {
+					t.Errorf("%s without a slash: %d to %q", prefix, w.Code, to)
+				}
+			}
 			seen := map[string]bool{prefix + "/": true}
 			for queue := []string{prefix + "/"}; len(queue) > 0; queue = queue[1:] {
 				w := httptest.NewRecorder()

@@ -259,6 +259,11 @@ var endpoints = []endpoint{
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	problem.CloseUnlessFramedOnce(w, r)
 	setSecurityHeaders(w.Header())
+	if mount := mountedAt(r); r.URL.Path == "" && mount != "" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		w.Header().Set("Location", mount+"/") // links of the pages are relative, so the slash matters
+		w.WriteHeader(http.StatusPermanentRedirect)
+		return
+	}
 	at, values := match(r.URL.EscapedPath())
 	if len(at) > 0 && at[0].door && !h.guard.signsIn() {
 		at = nil

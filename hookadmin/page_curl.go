@@ -112,5 +112,15 @@ func from(flag string, r *http.Request) string {
 	if limit.Loopback(r.Host) {
 		scheme = "http://"
 	}
-	return "--" + flag + " " + shellQuoted(scheme+r.Host)
+	return "--" + flag + " " + shellQuoted(scheme+r.Host+mountedAt(r))
+}
+
+// mountedAt returns the path below which the handler is mounted, without a slash at its end; "" for the root.
+func mountedAt(r *http.Request) string {
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	mount, below := strings.CutSuffix(path, r.URL.EscapedPath())
+	if !below || !strings.HasPrefix(mount, "/") || strings.HasPrefix(mount, "//") {
+		return "" // a URI of another form, which names no path of this server
+	}
+	return strings.TrimRight(mount, "/")
 }

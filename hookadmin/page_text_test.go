@@ -2,6 +2,8 @@ package hookadmin
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os/exec"
 	"strings"
 	"testing"
@@ -156,8 +158,27 @@ func TestCommandsNameTheGateway(t *testing.T) {
 		"10.0.0.1:8081":         "--from https://10.0.0.1:8081",
 		"x$(id).example.com:80": "--from 'https://x$(id).example.com:80'",
 	} {
-		if got := from("from", &http.Request{Host: host}); got != want {
+		if got := from("from", &http.Request{Host: host, URL: &url.URL{}}); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+}
+
+func TestMountedAt(t *testing.T) {
+	t.Parallel()
+	for uri, want := range map[string]string{
+		"/admin/events/lab/a%2Fb?x=/events": "/admin", "/admin/x/": "/admin/x", "/admin": "/admin", "/events": "", "/": "",
+		"//evil.example/": "", "http://evil.example/events": "", "*": "",
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.RequestURI = uri
+		path, _, _ := strings.Cut(uri, "?")
+		if want != "" {
+			path = strings.TrimPrefix(path, want)
+		}
+		r.URL = &url.URL{Path: strings.ReplaceAll(path, "%2F", "/"), RawPath: path}
+		if got := mountedAt(r); got != want {
+			t.Errorf("%s: %q, want %q", uri, got, want)
 		}
 	}
 }
