@@ -117,8 +117,8 @@ func TestEnt(t *testing.T) {
 	t.Parallel()
 	dsn, _ := invoices(t)
 	for _, args := range [][]string{
-		{"tool", "ent", "generate", "--target", "generated", "--package", "github.com/hookonce/hookonce/internal/test/orm/generated", "./ent/schema"},
-		{"test", "-count=1", "-tags", "ent", "./withent"},
+		{"tool", "ent", "generate", "--target", "generated", "./ent/schema"},
+		{"test", "-count=1", "./testdata/withent"},
 	} {
 		cmd := exec.CommandContext(t.Context(), "go", args...)
 		cmd.Env = append(os.Environ(), "ORM_DSN="+dsn)
@@ -153,7 +153,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code []byte
-	for _, name := range []string{"orm.go", "withent/withent.go"} {
+	for _, name := range []string{"orm.go", "testdata/withent/withent.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,5 +1,3 @@
-//go:build ent
-
 // Package withent has the handler for ent. TestEnt generates its client, and runs its test.
 package withent
 

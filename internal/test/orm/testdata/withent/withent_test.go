@@ -1,5 +1,3 @@
-//go:build ent
-
 package withent
 
 import (
