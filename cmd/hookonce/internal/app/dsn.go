@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func checkSpelling(database string) error {
 // parameterValues are remedies for parameters with a wrong value.
 var parameterValues = map[string]string{
 	"sslmode":              "use disable, allow, prefer, require, verify-ca or verify-full",
-	"target_session_attrs": "use any, read-write, read-only, primary, standby or prefer-standby",
+	"target_session_attrs": "use read-write, primary or any",
 	"connect_timeout":      "use a number of seconds",
 	"options":              "write -c%20name%3Dvalue",
 	"sslrootcert":          "name a file of certificates in PEM that exists, or system",
@@ -90,6 +91,16 @@ var (
 	}
 	sessionSetting = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
+
+// checkWritable refuses a URL that asks for a server that takes no claims.
+func checkWritable(database string) error {
+	_, query, _ := strings.Cut(database, "?")
+	values, err := url.ParseQuery(query)
+	if attrs := values.Get("target_session_attrs"); err == nil && slices.Contains([]string{"read-only", "standby", "prefer-standby"}, attrs) {
+		return &Error{errors.New("its parameter target_session_attrs asks for a server that cannot be written to"), "use read-write or primary"}
+	}
+	return nil
+}
 
 // readKeywords applies the parameters that are libpq's alone, or drops them, and refuses those that the
 // server cannot know. The server judges the others. The error quotes no value.
