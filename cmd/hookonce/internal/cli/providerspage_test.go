@@ -38,7 +38,8 @@ const providersLegend = `
 - **Handshake**: the provider checks or sets up the endpoint, and hookonce answers. *arm* means that the provider
   hands the secret over in the handshake; the source takes it only after ` + "`hookonce sources arm NAME`" + `.
   [More](sources.md#handshakes).
-- **Retries**: how long the provider retries, if known. The default dedupe window is never shorter.
+- **Retries**: how long the provider retries, if known. The default dedupe window is never shorter. *anew*: each attempt
+  has a time and a signature of its own. *once*: all have those of the first, and the tolerance covers the retries.
 - **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means
   that hookonce gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
 - **Known by**: the strongest evidence for the entry; ` + "`hookonce providers NAME`" + ` names its source. A listed package
@@ -157,7 +158,7 @@ func pageRow(f *providerFacts, notes string) string {
 		batch = "yes"
 	}
 	cells := []string{
-		"`" + string(f.Name) + "`", title, pageEvidence(f), pageSchemes(f), pageID(f), batch, pageHandshakes(f), f.Retry.Window, pageSet(f),
+		"`" + string(f.Name) + "`", title, pageEvidence(f), pageSchemes(f), pageID(f), batch, pageHandshakes(f), pageRetries(f), pageSet(f),
 		notes,
 	}
 	for i := range cells {
@@ -201,6 +202,12 @@ func pageID(f *providerFacts) string {
 		return "*set it*, perhaps `" + hint + "`"
 	}
 	return "*set it*"
+}
+
+// pageRetries tells how long a provider retries, and how it signs attempts.
+func pageRetries(f *providerFacts) string {
+	signed := map[string]string{provider.SignedAnew: "*anew*", provider.SignedOnce: "*once*"}[f.Retry.Signed]
+	return strings.Trim(f.Retry.Window+", "+signed, ", ")
 }
 
 func pageHandshakes(f *providerFacts) string {
