@@ -202,6 +202,16 @@ var stories = map[string]story{
 			"config.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) (err error) {":                 {around: renewed},
 		},
 	},
+	"docs/orms.md": {
+		steps: map[string]step{
+			`func withGORM(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {`: {left: "internal/test/orm runs it"},
+			`func withBun(pool *sql.DB) hookonce.HandlerFunc[*sql.Tx] {`:                 {left: "internal/test/orm runs it"},
+			`func withSQLX(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {`: {left: "internal/test/orm runs it"},
+			`func withSQLC(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {`:  {left: "internal/test/orm runs it"},
+			`// handlerTx is ent's driver over the transaction of a handler.`:            {left: "internal/test/orm runs it"},
+			`func withEnt(ctx context.Context, tx *sql.Tx, ev *hookonce.Event) error {`:  {left: "internal/test/orm runs it"},
+		},
+	},
 	"docs/replay.md": {
 		ready: letters,
 		each:  true,
