@@ -97,7 +97,7 @@ type JobSpec struct {
 	Action string // JobReplay, JobDiscard or JobUndo
 	// Mode is that of a replay of events: "as_new", "same_id", "reroute", JobTo and the name of a
 	// destination, or "" for events that are dead or skipped.
-	Mode string
+	Mode   string
 	Rate   string // letters or events for a time, such as "100/s"; "none" is unpaced, "" the default
 	Filter string // a JobSelection as JSON
 }

@@ -37,7 +37,7 @@ func maxOf(name string) int {
 
 // The parameter names of the listings, in the order of the docs.
 var (
-	eventParameters   = []string{"source", "type", "state", "note", "id", "q", "since", "until", "limit", "cursor"}
+	eventParameters   = []string{"source", "type", "state", "destination", "note", "id", "q", "since", "until", "limit", "cursor"}
 	messageParameters = []string{
 		"source", "type", "state", "destination", "note", "id", "message_id", "q", "since", "until", "limit", "cursor",
 	}
@@ -55,8 +55,8 @@ type ParameterError struct {
 // Error implements error.
 func (e *ParameterError) Error() string { return fmt.Sprintf("%s: %s", e.Name, e.Reason) }
 
-// ParseFilter reads the parameters of GET /api/v1/events: source, type, state, note, id, q, since,
-// until, limit and cursor. All are optional and appear at most once; an empty value counts as
+// ParseFilter reads the parameters of GET /api/v1/events: source, type, state, destination, note, id, q,
+// since, until, limit and cursor. All are optional and appear at most once; an empty value counts as
 // absent. since and until are a time of RFC 3339, or a duration before now such as 2h, 90m or 7d.
 // Errors are a *ParameterError, for the first faulty parameter in that order.
 func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) {
@@ -79,6 +79,8 @@ func ParseFilter(values url.Values, now time.Time) (*driver.EventFilter, error) 
 		Until:  l.until,
 		Limit:  l.limit,
 		After:  after,
+
+		Destination: values.Get("destination"),
 	}, nil
 }
 

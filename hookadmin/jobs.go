@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -22,7 +24,8 @@ var jobParameters = []string{"state", "limit", "cursor"}
 type JobRequest struct {
 	Of     string    `json:"of,omitempty"`     // dead_letters, the default, or events
 	Action string    `json:"action,omitempty"` // replay or discard
-	Mode   string    `json:"mode,omitempty"`   // as_new or same_id, for events
+	Mode   string    `json:"mode,omitempty"`   // as_new, same_id or reroute, for events
+	To     string    `json:"to,omitempty"`     // for events: the name of a destination to send them to; without a mode
 	Rate   string    `json:"rate,omitempty"`
 	Filter JobFilter `json:"filter"`
 	Start  bool      `json:"start,omitempty"`
@@ -77,8 +80,8 @@ func (f *JobFilter) selection(of, prefix string, now time.Time) (driver.JobSelec
 		return fault("source", "is required with ids, because ids belong to one source")
 	case f.IDs != nil && f.MessageIDs != nil:
 		return fault("message_ids", "is not allowed with ids")
-	case events && (f.Destination != "" || f.Signature != "" || f.MessageIDs != nil):
-		return fault("destination", "is of dead letters, as signature and message_ids are; events have none of them")
+	case events && (f.Signature != "" || f.MessageIDs != nil):
+		return fault("signature", "is of dead letters, as message_ids are; events have none of them")
 	case events && f.State != "" && !slices.Contains(driver.EventStates(), f.State):
 		return fault("state", fmt.Sprintf("%q is not a state of an event", f.State))
 	case !events && f.State != "" && f.State != driver.StateDead:
@@ -117,10 +120,18 @@ func (q *JobRequest) job(prefix string, now time.Time) (*operate.Request, error)
 		return nil, &ParameterError{"action", fmt.Sprintf("%q is unknown; use replay or discard", q.Action)}
 	case of == driver.JobOfEvents && q.Action != driver.JobReplay:
 		return nil, &ParameterError{"action", "must be replay for events: only dead letters are discarded"}
-	case q.Mode != "" && q.Mode != "as_new" && q.Mode != "same_id":
-		return nil, &ParameterError{"mode", fmt.Sprintf("%q is unknown; use as_new or same_id", q.Mode)}
+	case q.Mode != "" && q.Mode != "as_new" && q.Mode != "same_id" && q.Mode != "reroute":
+		return nil, &ParameterError{"mode", fmt.Sprintf("%q is unknown; use as_new, same_id or reroute", q.Mode)}
 	case q.Mode != "" && of != driver.JobOfEvents:
 		return nil, &ParameterError{"mode", "is for events: dead letters keep their ids"}
+	case q.To != "" && of != driver.JobOfEvents:
+		return nil, &ParameterError{"to", "is for events: dead letters keep their destinations"}
+	case q.Mode != "" && q.To != "":
+		return nil, &ParameterError{"to", "excludes mode"}
+	}
+	mode := q.Mode
+	if q.To != "" {
+		mode = driver.JobTo + q.To
 	}
 	if _, err := limit.ParsePace(q.Rate); err != nil {
 		return nil, &ParameterError{"rate", fmt.Sprintf("%q %s", q.Rate, err)}
@@ -129,7 +140,7 @@ func (q *JobRequest) job(prefix string, now time.Time) (*operate.Request, error)
 	if err != nil {
 		return nil, err
 	}
-	return &operate.Request{Of: of, Action: q.Action, Mode: q.Mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
+	return &operate.Request{Of: of, Action: q.Action, Mode: mode, Rate: q.Rate, Select: sel, Start: q.Start}, nil
 }
 
 func (h *handling) planJob(w http.ResponseWriter, r *http.Request) {
@@ -286,6 +297,7 @@ type Job struct {
 	Of     string         `json:"of"`     // dead_letters or events
 	Action string         `json:"action"` // replay, discard or undo
 	Mode   string         `json:"mode"`   // of a replay of events; "" without one
+	To     string         `json:"to"`     // of a replay of events to a destination: its name; else ""
 	Rate   string         `json:"rate"`   // as requested; "" is the default
 	Filter map[string]any `json:"filter"` // the selection; times are absolute
 	State  string         `json:"state"`
@@ -296,6 +308,15 @@ type Job struct {
 	Newest       Time     `json:"newest"`       // receipt of the newest event
 	Destinations []string `json:"destinations"` // at most 50
 	Sources      []string `json:"sources"`      // at most 50
+	// Of a replay of events, when it was planned: how many are in each state; those that are left out
+	// because they were discarded, which are not in Count; and the effect.
+	States    map[string]int    `json:"states"`
+	Discarded int               `json:"discarded"`
+	Sends     []driver.PlanPart `json:"sends"`   // messages that are sent; at most 50 destinations and routes
+	Stays     []driver.PlanPart `json:"stays"`   // messages that stay as they are
+	Skips     []driver.PlanPart `json:"skips"`   // messages that are not sent any more
+	Handled   int               `json:"handled"` // events whose handler runs again
+	Refused   map[string]int    `json:"refused"` // events by the reason
 	// Seconds is the time for Count rows at the rate; null if the job is not paced.
 	Seconds *int64 `json:"seconds,string"`
 
@@ -316,8 +337,12 @@ func NewJob(j *driver.Job) *Job {
 	out := &Job{
 		ID: j.ID, Of: j.Of, Action: j.Action, Mode: j.Mode, Rate: j.Rate, Filter: map[string]any{}, State: j.State,
 		Destinations: []string{}, Sources: []string{},
+		States: map[string]int{}, Refused: map[string]int{}, Sends: []driver.PlanPart{}, Stays: []driver.PlanPart{}, Skips: []driver.PlanPart{},
 		Done: j.Done, Skipped: j.Skipped, Failed: j.Failed, LastError: j.LastError, Owner: j.Owner, RequestID: j.RequestID,
 		CreatedAt: Time(j.CreatedAt), StartedAt: Time(j.StartedAt), FinishedAt: Time(j.FinishedAt),
+	}
+	if to, ok := strings.CutPrefix(j.Mode, driver.JobTo); ok {
+		out.Mode, out.To = "", to
 	}
 	// Texts that cannot be read were changed by hand; the rest is still worth showing.
 	_ = json.Unmarshal([]byte(j.Filter), &out.Filter)
@@ -325,6 +350,10 @@ func NewJob(j *driver.Job) *Job {
 	if err := json.Unmarshal([]byte(j.Plan), &plan); err == nil {
 		out.Count, out.More = int64(plan.Count), plan.More
 		out.Destinations, out.Sources = append(out.Destinations, plan.Destinations...), append(out.Sources, plan.Sources...)
+		out.Sends, out.Stays, out.Skips = append(out.Sends, plan.Sends...), append(out.Stays, plan.Stays...), append(out.Skips, plan.Skips...)
+		out.Discarded, out.Handled = plan.Discarded, plan.Handled
+		maps.Copy(out.States, plan.States)
+		maps.Copy(out.Refused, plan.Refused)
 		if plan.Oldest != nil && plan.Newest != nil {
 			out.Oldest, out.Newest = Time(*plan.Oldest), Time(*plan.Newest)
 		}

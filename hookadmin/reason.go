@@ -18,7 +18,9 @@ var reasons = []struct {
 	status int
 }{
 	{driver.ErrNotFound, "not_found", http.StatusNotFound},
+	{driver.ErrSending, "sending", http.StatusConflict}, // before the other, which it matches
 	{driver.ErrOpen, "open", http.StatusConflict},
+	{operate.ErrUnknownDestination, "unknown_destination", http.StatusUnprocessableEntity},
 	{driver.ErrSent, "sent", http.StatusConflict},
 	{driver.ErrRedacted, "redacted", http.StatusGone}, // before the other, which it matches
 	{driver.ErrBodyPruned, "body_pruned", http.StatusGone},
@@ -102,6 +104,11 @@ const (
 var (
 	ofReplay = sentences{
 		{err: hookonce.ErrRequestID, api: badRequestID},
+		{err: operate.ErrUnknownDestination, api: "There is no such destination in the settings."},
+		{
+			err: driver.ErrSending,
+			api: "A message is being sent to a destination that no route makes any more. Nothing was changed: try again in a moment.",
+		},
 		{
 			err: driver.ErrOpen,
 			api: "The event is not finished. Replay it when it is done, dead or skipped. Its waiting messages can be retried now.",
@@ -110,7 +117,7 @@ var (
 		{err: driver.ErrBodyPruned, api: bodyPruned},
 		{
 			err: driver.ErrRequestReused,
-			api: "This Idempotency-Key was used for a replay of the event in another mode, or to redact it. Use another key.",
+			api: "This Idempotency-Key was used for a replay of the event in another mode or to another destination, or to redact it. Use another key.",
 		},
 		{
 			driver.ErrNoteNeeded,
@@ -145,6 +152,7 @@ var (
 	ofJob = sentences{
 		{err: hookonce.ErrRequestID, api: badRequestID},
 		{err: driver.ErrRequestReused, api: "This Idempotency-Key was used for another job. Use another key."},
+		{err: operate.ErrUnknownDestination, api: "There is no such destination in the settings."},
 	}
 	ofUndo = sentences{
 		{driver.ErrNotFound, "There is no discard with this request_id.", "There is no such discard any more."},

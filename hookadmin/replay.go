@@ -12,23 +12,33 @@ import (
 
 // ReplayRequest is the body of POST /api/v1/events/{source}/{event_id}/replay.
 type ReplayRequest struct {
-	AsNew  bool   `json:"as_new,omitempty"`
-	SameID bool   `json:"same_id,omitempty"`
-	Note   string `json:"note,omitempty"` // "" or driver.NoteTxEnded
+	AsNew   bool   `json:"as_new,omitempty"`
+	SameID  bool   `json:"same_id,omitempty"`
+	Reroute bool   `json:"reroute,omitempty"`
+	To      string `json:"to,omitempty"`   // the name of a destination
+	Note    string `json:"note,omitempty"` // "" or driver.NoteTxEnded
 }
 
 func (q *ReplayRequest) mode() (driver.ReplayMode, *refusal) {
+	mode, modes := driver.ReplayPlain, 0
+	for _, m := range []struct {
+		chosen bool
+		mode   driver.ReplayMode
+	}{{q.AsNew, driver.ReplayAsNew}, {q.SameID, driver.ReplaySameID}, {q.Reroute, driver.ReplayReroute}, {q.To != "", driver.ReplayTo}} {
+		if m.chosen {
+			mode = m.mode
+			modes++
+		}
+	}
 	switch {
 	case q.Note != "" && q.Note != driver.NoteTxEnded:
 		return 0, &refusal{http.StatusUnprocessableEntity, `The only note that a replay names is "` + driver.NoteTxEnded + `".`}
 	case q.AsNew && q.SameID:
 		return 0, &refusal{http.StatusUnprocessableEntity, "A replay cannot have both new and old ids. " + bothModes}
-	case q.AsNew:
-		return driver.ReplayAsNew, nil
-	case q.SameID:
-		return driver.ReplaySameID, nil
+	case modes > 1:
+		return 0, &refusal{http.StatusUnprocessableEntity, "as_new, same_id, reroute and to exclude each other: give one of them."}
 	}
-	return driver.ReplayPlain, nil
+	return mode, nil
 }
 
 // requestID returns the Idempotency-Key of r, or "".
@@ -58,7 +68,7 @@ func (h *handling) replayEvent(w http.ResponseWriter, r *http.Request) {
 	source, eventID := r.PathValue("source"), r.PathValue("event_id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, Note: q.Note, RequestID: id})
+	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, To: q.To, Note: q.Note, RequestID: id})
 	if err != nil {
 		again := "Look at the event before you repeat the request. With an Idempotency-Key, repeating is safe."
 		if id != "" {

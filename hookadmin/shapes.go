@@ -93,7 +93,7 @@ type EventDetail struct {
 // History is a change of an event other than a delivery or an attempt.
 type History struct {
 	At Time `json:"at"`
-	// Action is replayed, replayed_as_new, replayed_same_id, reopened, retried, discarded or redacted.
+	// Action is replayed, replayed_as_new, replayed_same_id, rerouted, sent_to, reopened, retried, discarded or redacted.
 	Action     string `json:"action"`
 	Generation int    `json:"generation"` // of the event, or of the message, after the change
 	MessageID  string `json:"message_id"` // "" for a change of the whole event

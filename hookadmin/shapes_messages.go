@@ -54,6 +54,8 @@ type Replayed struct {
 	EventID    string `json:"event_id"`
 	Generation int    `json:"generation"` // of the event after the replay
 	Messages   int    `json:"messages"`   // messages that are due again, or new
+	Skipped    int    `json:"skipped"`    // of a reroute: messages that no route makes, and that are not sent
+	Stayed     bool   `json:"stayed"`     // of a reroute and of to: the event is as wanted already, and nothing was done
 	Repeated   bool   `json:"repeated"`   // the same request was carried out before, and nothing was done
 }
 
@@ -127,6 +129,8 @@ func NewReplayed(source, eventID string, replayed *driver.Replayed) *Replayed {
 		EventID:    eventID,
 		Generation: replayed.Generation,
 		Messages:   replayed.Messages,
+		Skipped:    replayed.Skipped,
+		Stayed:     replayed.Stayed,
 		Repeated:   replayed.Repeated,
 	}
 }

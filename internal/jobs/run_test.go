@@ -202,7 +202,7 @@ func TestDiscardedEvents(t *testing.T) {
 		{driver.JobSelection{State: driver.StateSkipped}, 2},
 		{driver.JobSelection{Source: "shop", EventIDs: []string{"e0001"}}, 1},
 	} {
-		plan, err := jobs.Plan(t.Context(), store, driver.JobOfEvents, &tt.sel)
+		plan, err := jobs.Plan(t.Context(), store, driver.JobOfEvents, &tt.sel, noForesight)
 		if err != nil || plan.Count != tt.count {
 			t.Errorf("the plan of %+v is %+v, error %v; want %d events", tt.sel, plan, err, tt.count)
 		}

@@ -62,9 +62,9 @@ type Options struct {
 	Decide func(*driver.ReplayParams, *driver.EventDetail) error
 	// Conditional reports whether Decide needs the body and the headers of events of a source.
 	Conditional func(source string) bool
-	Wake   func() // called after work became due
-	Relays *relay.Group
-	Knows  func(destination string) bool // whether it is in the settings
+	Wake        func() // called after work became due
+	Relays      *relay.Group
+	Knows       func(destination string) bool // whether it is in the settings
 	// Watches returns which dead letters each destination is told of now.
 	Watches func() []deadnews.Watch
 	Engine  Engine

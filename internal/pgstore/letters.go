@@ -218,5 +218,5 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 	}
 	none := []string{}
 	return scan(ctx, conn, noRows, s.text(replaySQL), key, clock(p.Now), max(own, highest)+1, false,
-		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false)
+		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false, none)
 }

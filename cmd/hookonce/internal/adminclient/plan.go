@@ -29,6 +29,8 @@ type Plan struct {
 	Parts map[string]int
 	// Discarded events are not counted, because an operator put them away.
 	Discarded int
+	// Job is the planned job of a replay of events; it says what the replay would do. Nil for other changes.
+	Job *hookadmin.Job
 }
 
 // add counts a thing that was received once, or from first to last.
@@ -58,28 +60,22 @@ func (c *Client) PlanDeadLetters(ctx context.Context, query url.Values) (*Plan, 
 	})
 }
 
-// PlanEvents counts the events that a replay of those that match the parameters of a listing is about.
-func (c *Client) PlanEvents(ctx context.Context, query url.Values) (*Plan, error) {
-	return plan(query, driver.MaxLimit, maxPlanned, func(query url.Values, p *Plan) (next string, err error) {
-		page, err := c.Events(ctx, query)
-		if err != nil {
-			return "", err
-		}
-		for i := range page.Events {
-			e := &page.Events[i]
-			if putAway(query, e) {
-				p.Discarded++
-				continue
-			}
-			p.add(e.ReceivedAt, e.ReceivedAt, e.State)
-		}
-		return page.Next, nil
-	})
+// PlanEvents plans a replay of events, as a job that does nothing before RunJob with the same requestID.
+func (c *Client) PlanEvents(ctx context.Context, requestID string, q *hookadmin.JobRequest) (*Plan, error) {
+	job, err := post[hookadmin.Job](ctx, c, api+"/jobs", requestID, q)
+	if err != nil {
+		return nil, err
+	}
+	return &Plan{
+		Count: int(job.Count), More: job.More, Oldest: time.Time(job.Oldest), Newest: time.Time(job.Newest),
+		Parts: job.States, Discarded: job.Discarded, Job: job,
+	}, nil
 }
 
-// putAway reports whether an event was discarded, and the query does not ask for such events.
-func putAway(query url.Values, e *hookadmin.Event) bool {
-	return e.Note == driver.NoteDiscarded && query.Get("note") == "" && query.Get("state") == "" && query.Get("id") == ""
+// Forget cancels a planned job that is not to run.
+func (c *Client) Forget(ctx context.Context, job *hookadmin.Job) error {
+	_, err := post[hookadmin.Job](ctx, c, api+"/jobs"+Path(job.ID, "cancel"), "", nil)
+	return err
 }
 
 // PlanQuarantine counts the quarantined requests of a source, or of all sources if source is "".

@@ -115,6 +115,9 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 	fmt.Fprintf(p.stderr, "This would %s %s%s.\nReceived from %s to %s:\n", b.verb, b.amount(plan), b.pace(plan),
 		moment(plan.Oldest), moment(plan.Newest))
 	t := newFacts(p.stderr)
+	if plan.Job != nil {
+		planRows(t, plan.Job)
+	}
 	for _, name := range sortedNames(plan.Parts) {
 		label := cmp.Or(b.labels[name], name)
 		if name == "" {

@@ -32,6 +32,7 @@ var (
 	typeFilter   = filterFlag{"type", "only events of this `TYPE`"}
 	idFilter     = filterFlag{"id", "only the event with this `ID`"}
 	textFilter   = filterFlag{"q", "only events with this `TEXT` in the id, the type or the body"}
+	toFilter     = filterFlag{"destination", "only events with a message to this destination `NAME`"}
 	sinceFilter  = filterFlag{"since", "received at or after this `TIME` (RFC 3339), or this long ago (2h, 7d)"}
 	untilFilter  = filterFlag{"until", "received before this `TIME` (RFC 3339), or this long ago (2h, 7d)"}
 
@@ -49,6 +50,7 @@ var (
 	eventFilters = []filterFlag{
 		sourceFilter, typeFilter,
 		{"state", "only events in this `STATE`: pending, running, done, dead or skipped"},
+		toFilter,
 		{"note", "only events with this `NOTE`, such as \"no route\""},
 		idFilter, textFilter, sinceFilter, untilFilter,
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/operate"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -27,8 +28,21 @@ const modesHint = "--as-new (the destination does the work again) or --same-id (
 // replayFlags are the flags of events replay.
 type replayFlags struct {
 	*apiFlags
-	asNew, sameID, all, yes, asJSON bool
-	requestID, rate                 string
+	asNew, sameID, reroute, all, yes, asJSON bool
+	to, requestID, rate                      string
+}
+
+// mode returns the mode of the replay, as the API names it; "" with a destination.
+func (f *replayFlags) mode() string {
+	switch {
+	case f.asNew:
+		return "as_new"
+	case f.sameID:
+		return "same_id"
+	case f.reroute:
+		return "reroute"
+	}
+	return ""
 }
 
 func (p *program) eventsReplayCommand() *cobra.Command {
@@ -38,6 +52,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
 			"other. By filters, the command first shows how many match, and asks.\n\n" +
 			"A dead or skipped event keeps its ids. A done event needs --as-new or --same-id.\n" +
+			"After a route was corrected, --reroute sends events to where the present routes\n" +
+			"lead, and --to sends them to one destination. Done twice, both change nothing.\n" +
 			"Discarded events are left out, unless --note, --state or --id selects them.\n" +
 			"An event that no route had matched is matched again, with the routes of the\n" +
 			"running gateway, or of these settings if none runs. A running gateway sends the\n" +
@@ -45,6 +61,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 			"An event whose handler ended its transaction may have taken effect. It is\n" +
 			"replayed only with --note '" + driver.NoteTxEnded + "'.",
 		Example: "  hookonce events replay stripe evt_1 --as-new\n" +
+			"  hookonce events replay --reroute --destination ci --since 2h\n" +
 			"  hookonce events replay --same-id --note \"no route\" --since 7d --rate 100/s",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 0 && len(args) != 2 {
@@ -57,6 +74,10 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	addFilterFlags(cmd, eventFilters)
 	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "with new ids: the destination does the work again")
 	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
+	cmd.Flags().BoolVar(&f.reroute, "reroute", false, "to where the present routes lead: missing messages are sent, wrong ones that wait are skipped")
+	cmd.Flags().StringVar(&f.to, "to", "", "one message to the destination `NAME`, whatever the routes say")
+	cmd.MarkFlagsMutuallyExclusive("reroute", "to", "as-new")
+	cmd.MarkFlagsMutuallyExclusive("reroute", "to", "same-id")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all events, without a filter")
 	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
@@ -71,6 +92,9 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string) error {
 	if f.asNew && f.sameID {
 		return &usageError{errors.New("--as-new and --same-id exclude each other"), "one of " + modesHint}
+	}
+	if cmd.Flags().Changed("to") && f.to == "" {
+		return newUsageError(cmd, errors.New("--to has no value: name a destination"))
 	}
 	var err error
 	if f.requestID, err = requestID(cmd, f.requestID); err != nil {
@@ -107,22 +131,36 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	ctx, restore := interruptible(cmd.Context())
 	defer restore()
 	return p.withAPI(ctx, f.apiFlags, changes, func(ctx context.Context, api *api) error {
-		plan := func() (*adminclient.Plan, error) { return api.PlanEvents(ctx, query) }
+		job := &hookadmin.JobRequest{
+			Of: driver.JobOfEvents, Action: driver.JobReplay, Mode: f.mode(), To: f.to, Rate: f.rate, Filter: hookadmin.NewJobFilter(query, f.all),
+		}
+		var planned *adminclient.Plan
+		plan := func() (*adminclient.Plan, error) {
+			var err error
+			planned, err = api.PlanEvents(ctx, f.requestID, job)
+			return planned, err
+		}
 		b := &bulk{
 			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.Rate(defaults.ReplayRate)),
 		}
-		if !f.asNew && !f.sameID {
+		if f.mode()+f.to == "" {
 			b.check, b.labels = someWithoutMode, map[string]string{driver.StateDone: "done: refused without --as-new or --same-id"}
 		}
 		some, err := p.confirm(ctx, b, plan)
+		if planned != nil && planned.Job.State == driver.JobPlanned && (err != nil || !some) {
+			_ = api.Forget(context.WithoutCancel(ctx), planned.Job) // a job that is left planned does nothing
+		}
+		if fault, wrong := requestFault(cmd, err); wrong {
+			return fault
+		}
 		if err != nil {
 			return err
 		}
 		if !some {
 			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
-			return p.printReplayed(&hookadmin.Job{State: driver.JobDone}, f.asJSON)
+			return p.printReplayed(&hookadmin.Job{State: driver.JobDone}, f.asJSON, true)
 		}
-		return p.replayMatching(ctx, api, query, b, f)
+		return p.replayMatching(ctx, api, query, b, job, f)
 	})
 }
 
@@ -178,12 +216,18 @@ func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
 }
 
 func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, f *replayFlags, note string) error {
-	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &hookadmin.ReplayRequest{AsNew: f.asNew, SameID: f.sameID, Note: note})
+	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &hookadmin.ReplayRequest{
+		AsNew: f.asNew, SameID: f.sameID, Reroute: f.reroute, To: f.to, Note: note,
+	})
 	if err != nil {
 		return api.notReplayed(ctx, cmd, source, eventID, f.requestID, err)
 	}
 	if f.asJSON {
 		return writeJSON(p.stdout, replayed)
+	}
+	if replayed.Stayed {
+		_, err = fmt.Fprintf(p.stdout, "event %q of source %q stays as it is: nothing is missing\n", eventID, source)
+		return err
 	}
 	done := "replayed"
 	if replayed.Repeated {
@@ -196,8 +240,14 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api,
 // dueAfter lists the work that a replay made due.
 func dueAfter(replayed *hookadmin.Replayed) string {
 	due := "its handler runs again"
-	if replayed.Messages > 0 {
+	switch {
+	case replayed.Messages > 0:
 		due = say.Count(replayed.Messages, "message") + " due"
+	case replayed.Skipped > 0:
+		due = "nothing is missing"
+	}
+	if replayed.Skipped > 0 {
+		due += ", " + say.Count(replayed.Skipped, "message") + " skipped"
 	}
 	return fmt.Sprintf("generation %d, %s", replayed.Generation, due)
 }
@@ -222,6 +272,10 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 		}
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
+	case errors.Is(err, operate.ErrUnknownDestination):
+		return &app.Error{Err: operate.ErrUnknownDestination, Remedy: "hookonce destinations list"}
+	case errors.Is(err, driver.ErrSending):
+		return fail("run the same command again in a moment", "%s: %w", event, driver.ErrSending)
 	case errors.Is(err, driver.ErrOpen):
 		state := "open"
 		if detail, err := a.Event(ctx, source, eventID); err == nil {
@@ -265,24 +319,15 @@ func (a *api) noRoute(ctx context.Context, source, event string) error {
 // bulkReplayed is the shape of --json for a replay by filter.
 type bulkReplayed struct {
 	Replayed  int64  `json:"replayed"`
-	Passed    int64  `json:"passed"` // no longer matching, or locked
+	Passed    int64  `json:"passed"` // with --reroute or --to: as wanted already
 	Refused   int64  `json:"refused"`
 	LastError string `json:"last_error"` // the reason of the last refusal; "" without one
 	Complete  bool   `json:"complete"`   // false if the replay ended before the last event
 }
 
 // replayMatching replays the events that match.
-func (p *program) replayMatching(ctx context.Context, api *api, query url.Values, b *bulk, f *replayFlags) error {
-	mode := ""
-	switch {
-	case f.asNew:
-		mode = "as_new"
-	case f.sameID:
-		mode = "same_id"
-	}
-	job, err := p.runJob(ctx, api, &hookadmin.JobRequest{
-		Of: driver.JobOfEvents, Action: driver.JobReplay, Mode: mode, Rate: f.rate, Filter: hookadmin.NewJobFilter(query, f.all),
-	}, b)
+func (p *program) replayMatching(ctx context.Context, api *api, query url.Values, b *bulk, q *hookadmin.JobRequest, f *replayFlags) error {
+	job, err := p.runJob(ctx, api, q, b)
 	if fault, wrong := requestFault(b.cmd, err); wrong {
 		return fault
 	}
@@ -292,7 +337,7 @@ func (p *program) replayMatching(ctx context.Context, api *api, query url.Values
 	if err == nil && job.Done+job.Skipped+job.Failed == 0 {
 		defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
 	}
-	return errors.Join(p.printReplayed(job, f.asJSON), replayEnded(ctx, job, b.continued(query), err))
+	return errors.Join(p.printReplayed(job, f.asJSON, !b.yes || isTerminal(p.stderr)), replayEnded(ctx, job, b.continued(query), err))
 }
 
 // requestFault returns the usage error for an error about --request-id, and whether err is one.
@@ -312,23 +357,27 @@ func replayEnded(ctx context.Context, job *hookadmin.Job, resume string, err err
 		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", events, job.Done), Remedy: resume}
 	case err != nil:
 		return stopped(fmt.Sprintf("%s, %d replayed", events, job.Done), err, resume)
-	case job.Skipped+job.Failed > 0:
+	case job.Failed > 0:
 		remedy := "fix the listed reasons, or narrow the filters"
 		if strings.HasSuffix(job.LastError, driver.ErrModeNeeded.Error()) {
 			remedy = "add " + modesHint + ", or narrow the filters"
 		}
-		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", job.Skipped+job.Failed, events), Remedy: remedy}
+		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", job.Failed, events), Remedy: remedy}
 	}
 	return nil
 }
 
-func (p *program) printReplayed(job *hookadmin.Job, asJSON bool) error {
+// printReplayed prints the result of a job. told says that the plan was shown, with the events that are left out.
+func (p *program) printReplayed(job *hookadmin.Job, asJSON, told bool) error {
 	if asJSON {
 		return writeJSON(p.stdout, &bulkReplayed{job.Done, job.Skipped, job.Failed, job.LastError, job.State == driver.JobDone})
 	}
 	fmt.Fprintf(p.stdout, "replayed %s\n", say.Count(job.Done, "event"))
 	if job.Skipped > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s: no longer matching, or locked by another session\n", say.Count(job.Skipped, "event"))
+		fmt.Fprintf(p.stdout, "%s as before: nothing was missing\n", stay(job.Skipped))
+	}
+	if job.Discarded > 0 && !told {
+		fmt.Fprintf(p.stdout, "left out %s; for those, add --note discarded\n", say.Count(job.Discarded, "discarded event"))
 	}
 	if job.Failed == 0 {
 		return nil
@@ -336,4 +385,12 @@ func (p *program) printReplayed(job *hookadmin.Job, asJSON bool) error {
 	t := newFacts(p.stdout, "REFUSED", "REASON")
 	t.row(say.Number(job.Failed), "the last: "+job.LastError)
 	return t.Flush()
+}
+
+// stay returns "1 event stays" or "2 events stay".
+func stay(n int64) string {
+	if n == 1 {
+		return "1 event stays"
+	}
+	return say.Number(n) + " events stay"
 }

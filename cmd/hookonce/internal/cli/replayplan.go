@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/say"
+)
+
+// planRows writes what a planned replay of events would do, by destination.
+func planRows(t *columns, job *hookadmin.Job) {
+	row := func(n int, text string) { t.row("  "+say.Number(n), text) }
+	for _, m := range job.Sends {
+		row(m.Messages, "→ "+toDestination(m))
+	}
+	if job.Handled > 0 {
+		row(job.Handled, "→ the handler, which runs again")
+	}
+	for _, m := range job.Skips {
+		row(m.Messages, "messages to "+m.Destination+" that wait or failed are skipped")
+	}
+	for _, m := range job.Stays {
+		row(m.Messages, "messages to "+m.Destination+" stay as they are")
+	}
+	for _, reason := range sortedNames(job.Refused) {
+		if reason != driver.ErrModeNeeded.Error() { // the row of done events says that
+			row(job.Refused[reason], "refused: "+reason)
+		}
+	}
+}
+
+// toDestination returns "billing (route invoices)".
+func toDestination(m driver.PlanPart) string {
+	if m.Route == "" {
+		return m.Destination
+	}
+	return m.Destination + " (route " + m.Route + ")"
+}
