@@ -45,11 +45,12 @@ func (h *handling) eventForm(w http.ResponseWriter, r *http.Request, known ...st
 
 // actReplay replays one event: the form of its page.
 func (h *handling) actReplay(w http.ResponseWriter, r *http.Request) {
-	values, back := h.eventForm(w, r, "mode", "note")
+	values, back := h.eventForm(w, r, "mode", "to", "note")
 	if values == nil {
 		return
 	}
-	q := ReplayRequest{AsNew: values.Get("mode") == "as_new", SameID: values.Get("mode") == "same_id", Note: values.Get("note")}
+	how := values.Get("mode")
+	q := ReplayRequest{AsNew: how == "as_new", SameID: how == "same_id", Reroute: how == "reroute", To: values.Get("to"), Note: values.Get("note")}
 	mode, refused := q.mode()
 	if refused != nil {
 		h.undone(w, r, back, refused.detail)
@@ -58,9 +59,13 @@ func (h *handling) actReplay(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := changing(r)
 	defer cancel()
 	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{
-		Source: values.Get("source"), EventID: values.Get("id"), Mode: mode, Note: q.Note, RequestID: values.Get("key"),
+		Source: values.Get("source"), EventID: values.Get("id"), Mode: mode, To: q.To, Note: q.Note, RequestID: values.Get("key"),
 	})
 	switch {
+	case err == nil && replayed.Stayed:
+		h.done(w, r, back, "The event stays as it is: no message was missing.")
+	case err == nil && replayed.Skipped > 0:
+		h.done(w, r, back, "Rerouted: %s due, %s not sent any more.", messagesAre(replayed.Messages), messagesAre(replayed.Skipped))
 	case err == nil && replayed.Messages == 0:
 		h.done(w, r, back, "Replayed: the event is handled again, as generation %d.", replayed.Generation)
 	case err == nil:

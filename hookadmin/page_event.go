@@ -34,6 +34,8 @@ type eventPage struct {
 
 	Commands []command
 	Replay   *replayPlan // nil if the event cannot be replayed
+	Reroute  bool        // its messages can be made those of the present routes
+	SendTo   []string    // the destinations that it can be sent to
 	Redact   bool        // its payload can be removed
 	Form     form
 	Undo     *undoBox
@@ -142,6 +144,12 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	if !stale.Known() {
 		content.addBody(r)
 		content.Replay = newReplayPlan(detail)
+		if !detail.BodyPruned && h.engine != nil {
+			content.Reroute = true
+			for _, d := range h.engine.Operator().Destinations() {
+				content.SendTo = append(content.SendTo, d.Name)
+			}
+		}
 		content.Redact = !detail.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
 		content.Form, content.Undo = h.newForm(r), h.newUndoBox(r)
 		content.Commands = h.commandsFor(r, detail)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -104,6 +105,54 @@ func (v jobView) Title() string {
 		return title + " of events"
 	}
 	return title + " of dead letters"
+}
+
+// How returns how events are replayed; "" for other jobs.
+func (v jobView) How() string {
+	switch {
+	case v.To != "":
+		return "sent to " + visible(v.To)
+	case v.Mode == "":
+		return ""
+	}
+	return cmp.Or(map[string]string{"as_new": "as new", "same_id": "same ids", "reroute": "rerouted, by the routes of the settings"}[v.Mode], v.Mode)
+}
+
+// Effects returns the foreseen effect of a replay of events.
+func (v jobView) Effects() (all []fact) {
+	add := func(name string, n int, more string) {
+		all = append(all, fact{Name: name, Value: newText(strings.TrimSpace(say.Number(int64(n))+" "+more), 120)})
+	}
+	for _, part := range []struct {
+		name string
+		list []driver.PlanPart
+	}{{"Sent", v.Sends}, {"Not sent any more", v.Skips}, {"Stay as they are", v.Stays}} {
+		for _, m := range part.list {
+			to := "→ " + m.Destination
+			if m.Route != "" {
+				to += " (route " + m.Route + ")"
+			}
+			add(part.name, m.Messages, to)
+		}
+	}
+	if v.Handled > 0 {
+		add("Handlers run again for", v.Handled, "events")
+	}
+	for _, reason := range slices.Sorted(maps.Keys(v.Refused)) {
+		add("Refused", v.Refused[reason], reason)
+	}
+	if v.Discarded > 0 {
+		add("Left out", v.Discarded, "discarded; select the note discarded to take them")
+	}
+	return all
+}
+
+// Passed says why rows were skipped.
+func (v jobView) Passed() string {
+	if v.Of == driver.JobOfEvents {
+		return "stay as they are"
+	}
+	return "skipped"
 }
 
 // Selection returns the filters of the job, with links to its rows.
