@@ -263,7 +263,7 @@
     function pause() {
       paused = !paused;
       button.setAttribute('aria-pressed', String(paused));
-      button.querySelector('span').textContent = paused ? 'Stopped' : 'Stop refreshing';
+      button.querySelector('span').textContent = paused ? 'Frozen' : 'Freeze';
       button.title = paused ? 'Nothing on this page changes. Press to go on (p)' : 'Stop refreshing this page (p)';
       announce(paused ? 'Stopped: nothing on this page changes' : 'Live again');
       if (paused) stop();

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -88,5 +89,37 @@ func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
 	defer mu.Unlock()
 	if len(asked) < 5 || len(sent) > 0 {
 		t.Errorf("asked for %q, and a token went to %q", asked, sent)
+	}
+}
+
+// A secret is rotated without a restart: a reload takes the new value of the file, although the process keeps the old one
+// in its environment.
+func TestRotationByEnvFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "hookonce.yaml"), "env_file: env\nsources: {gh: {provider: github, secrets: ['${GH_SECRET}']}}\n")
+	const before = "the-secret-before-the-rotation"
+	environment := []string{"GH_SECRET=" + before}
+	g := startGatewayWith(t, dir, environment)
+	sends := func(secret string) bool {
+		_, _, code := run(t, dir, "send", g.public+"/webhooks/gh", "--provider", "github", "--secret", secret, "--type", "push")
+		return code == 0
+	}
+	check := func(note string) {
+		t.Helper()
+		if _, stderr, code := runWith(t, dir, environment, "config", "check"); code != 0 || !strings.Contains(stderr, note) || note == "" && stderr != "" {
+			t.Errorf("config check: code %d, want the note %q:\n%s", code, note, stderr)
+		}
+	}
+	if !sends(before) {
+		t.Fatal("the secret of the environment is refused")
+	}
+	check("It keeps the values of GH_SECRET until a restart")
+	writeFile(t, filepath.Join(dir, "env"), "GH_SECRET="+githubSecret+"\n")
+	check("")
+	g.signal(t, syscall.SIGHUP)
+	g.poll(t, "the secret of the file verifies", func() bool { return sends(githubSecret) })
+	if sends(before) {
+		t.Error("the secret of the environment still verifies")
 	}
 }
