@@ -168,7 +168,7 @@ func TestKeys(t *testing.T) {
 	press(kb.Escape)
 	await("no dialog", `!document.getElementById('help').open`)
 	press("p")
-	await("a pause", `document.getElementById('pause').textContent.trim() === 'Paused'`)
+	await("a pause", `document.getElementById('pause').textContent.trim() === 'Frozen'`)
 	v.do(t, chromedp.Navigate(g.admin+"/sources"))
 	await("colours that stay", `document.documentElement.dataset.theme === 'dark' && document.readyState === 'complete'`)
 	eval[bool](t, v, `document.getElementById('keys').click(), document.getElementById('keys-on').click(), document.getElementById('help').close(), true`)
