@@ -220,8 +220,10 @@ func (t *writeTx) apply(key driver.Key, plan *lifecycle.Plan) error {
 		query, note string
 		ids         []string
 	}{
-		{skipMessage, driver.NoteReplacedByNew, plan.Replace}, {skipMessage, driver.NoteRerouted, plan.Skip},
-		{markMessage, driver.NoteRerouted, plan.Mark}, {markMessage, "", plan.Unmark},
+		{skipMessage, driver.NoteReplacedByNew, plan.Replace},
+		{skipMessage, driver.NoteRerouted, plan.Skip},
+		{markMessage, driver.NoteRerouted, plan.Mark},
+		{markMessage, "", plan.Unmark},
 	} {
 		for _, id := range noted.ids {
 			if err := t.insert(noted.query, idArgs(id, noted.note)...); err != nil {

@@ -75,7 +75,7 @@ var rules = map[string]rule{
 	},
 	"internal/defaults": {within: []string{"internal/limit"}, why: "numbers; the settings file and the library share them"},
 	"internal/operate": {
-		within: []string{"driver", "provider", "internal/deadnews", "internal/defaults", "internal/jobs", "internal/limit", "internal/relay", "internal/tell"},
+		within: []string{"driver", "provider", "internal/deadnews", "internal/defaults", "internal/jobs", "internal/lifecycle", "internal/limit", "internal/relay", "internal/tell"},
 		why:    "the side of operators; the root package builds on it, and hookadmin asks it",
 	},
 	"internal/tell": {
@@ -98,7 +98,7 @@ var rules = map[string]rule{
 		within: []string{"driver", "internal/guard"},
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
 	},
-	"internal/jobs":     {within: []string{"driver", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
+	"internal/jobs":     {within: []string{"driver", "internal/lifecycle", "internal/limit"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/figures":  {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/feed":     {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/deadnews": {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
