@@ -198,7 +198,7 @@ func (c *clockKeeper) isOff(ctx context.Context, tolerance time.Duration) bool {
 // ready.
 const maxFailedClaims = 5
 
-// claimHealth knows whether claims succeed, and whether the database has proved that it does what they rely on. A
+// claimHealth knows whether claims succeed, and whether the database has passed its proof. A
 // database may answer questions and still refuse every write, for example because its disk is full.
 type claimHealth struct {
 	store  driver.Store

@@ -140,8 +140,8 @@ type JobPlan struct {
 	// discarded; those are not in Count.
 	States    map[string]int `json:"states,omitempty"`
 	Discarded int            `json:"discarded,omitempty"`
-	// What the replay would do now: messages that are sent, stay as they are, and become skipped; events
-	// whose handler runs; events that are refused, by the reason.
+	// The effect that the replay would have now: messages that are sent, stay as they are, and become skipped; events
+	// with a handler that runs; events that are refused, by the reason.
 	Sends   []PlanPart     `json:"sends,omitempty"`
 	Stays   []PlanPart     `json:"stays,omitempty"`
 	Skips   []PlanPart     `json:"skips,omitempty"`

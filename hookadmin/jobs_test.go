@@ -81,6 +81,8 @@ func TestJobs(t *testing.T) {
 		"state": "planned", "count": "3", "more": false, "oldest": "2026-01-31T12:00:00.000000Z", "newest": "2026-01-31T12:00:00.000000Z",
 		"destinations": []any{"billing"}, "sources": []any{"lab"}, "seconds": "0", "done": "0", "skipped": "0", "failed": "0", "last_error": "",
 		"owner": "", "request_id": "k1", "started_at": nil, "finished_at": nil, "id": job["id"], "created_at": job["created_at"],
+		// Of replays of events alone:
+		"to": "", "states": map[string]any{}, "discarded": 0.0, "handled": 0.0, "refused": map[string]any{}, "sends": []any{}, "stays": []any{}, "skips": []any{},
 	}
 	if diff := cmp.Diff(want, job); diff != "" {
 		t.Errorf("the plan (-want +got):\n%s", diff)
@@ -151,7 +153,7 @@ func TestBadJobs(t *testing.T) {
 		`{"action":"replay","filter":{"all":true,"source":"a"}}`:                      "filter.all: must stand alone",
 		`{"action":"replay","filter":{"ids":["a"]}}`:                                  "filter.source: is required with ids",
 		`{"action":"replay","filter":{"source":"a","ids":["a"],"message_ids":["m"]}}`: "filter.message_ids: is not allowed with ids",
-		`{"action":"replay","of":"events","filter":{"signature":"x"}}`:                "filter.destination: is of dead letters",
+		`{"action":"replay","of":"events","filter":{"signature":"x"}}`:                "filter.signature: is of dead letters",
 		`{"action":"replay","of":"events","filter":{"state":"sent"}}`:                 `filter.state: "sent" is not a state`,
 		`{"action":"replay","filter":{"state":"done"}}`:                               `filter.state: "done" is not a state here`,
 		`{"action":"replay","filter":{"since":"yesterday"}}`:                          `since: "yesterday" is neither`,

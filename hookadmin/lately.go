@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// lately is the span over which a rotated secret and a flood show, whatever came before.
+	// lately is the span over which a rotated secret and a flood show.
 	lately = 15 * time.Minute
 	// floodOf is how many refused requests in that span are a flood, if they are most of all.
 	floodOf = 100

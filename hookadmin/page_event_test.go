@@ -167,7 +167,7 @@ func TestReplayFromThePage(t *testing.T) {
 	g := newGateway(t)
 	g.enqueue(t, "dead", "done")
 	b := newBrowser(g.api)
-	if page := b.open(t, "/events/lab/dead"); strings.Contains(page, "act/replay") {
+	if page := b.open(t, "/events/lab/dead"); strings.Contains(page, `id="replay"`) {
 		t.Error("the replay of an unfinished event is offered")
 	}
 	g.settle(t, driver.MessageDead)

@@ -27,7 +27,7 @@ func TestReplayOfADeadEvent(t *testing.T) {
 	g.wantState(t, "e1", "dead")
 
 	got := readJSON[map[string]any](t, g.post(t, "/api/v1/events/lab/e1/replay", "{}"))
-	want := map[string]any{"source": "lab", "event_id": "e1", "generation": 1.0, "messages": 1.0, "repeated": false}
+	want := map[string]any{"source": "lab", "event_id": "e1", "generation": 1.0, "messages": 1.0, "skipped": 0.0, "repeated": false, "stayed": false}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Grants returns the statements by which the owner of a PostgreSQL schema gives a role the rights of a gateway, or of a
-// program that uses the library. They hold for the present tables: after a step, run them again. It panics if CheckSchemaName
-// refuses the name of the schema.
+// Grants returns the statements that give a role the rights of a gateway, or of a program that uses the library. The owner
+// of the PostgreSQL schema runs them. They hold for the present tables: after a step, run them again. It panics if
+// CheckSchemaName refuses the name of the schema.
 func Grants(schema, role string) string {
 	return granted(schema, role,
 		"USAGE ON SCHEMA %s",

@@ -127,7 +127,7 @@ func wantTaken(t *testing.T, w *world, want ...string) {
 	}
 }
 
-// loseToast overwrites what the server holds apart of the bodies.
+// loseToast overwrites the parts of bodies that the server holds apart.
 func loseToast(t *testing.T, w *world, server *dbtest.Server) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.DSN())

@@ -10,7 +10,7 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// Foresee adds to a tally what a replay would do to events now.
+// Foresee adds the effect that a replay of events would have now to a tally.
 type Foresee func(ctx context.Context, events []driver.Event, tally *Tally) error
 
 // Tally sums up plans of single replays.

@@ -8,7 +8,7 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
-// foresee returns a function that adds to a plan what a replay would do to events now.
+// foresee returns a function that adds the effect that a replay of events would have now to a plan.
 func (o *Operator) foresee(mode driver.ReplayMode, to, note string) jobs.Foresee {
 	return func(ctx context.Context, events []driver.Event, tally *jobs.Tally) error {
 		keys := make([]driver.Key, len(events))

@@ -38,7 +38,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// Each step of the schema is sent in single statements, and nothing of it is left out.
+// Each step of the schema is sent in single statements, and no part is left out.
 func TestStepsAreSentStatementByStatement(t *testing.T) {
 	t.Parallel()
 	conn := connectTo(t)

@@ -14,8 +14,8 @@ func inOrder[T any](_ *writeTx, rows []T, do func(*T) error) (done []T, refusal,
 	return rows, nil, nil
 }
 
-// passOver leaves out rows that the database refuses to change, by a trigger of its owner for example. It undoes what do
-// has changed for them.
+// passOver leaves out rows that the database refuses to change, by a trigger of its owner for example. It undoes the
+// changes of do for them.
 func passOver[T any](t *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error) {
 	for i := range rows {
 		if _, err := t.exec(`SAVEPOINT hookonce_row`); err != nil {

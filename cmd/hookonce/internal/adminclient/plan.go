@@ -29,7 +29,7 @@ type Plan struct {
 	Parts map[string]int
 	// Discarded events are not counted, because an operator put them away.
 	Discarded int
-	// Job is the planned job of a replay of events; it says what the replay would do. Nil for other changes.
+	// Job is the planned job of a replay of events; it foretells the effect. Nil for other changes.
 	Job *hookadmin.Job
 }
 

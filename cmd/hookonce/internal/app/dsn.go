@@ -47,7 +47,7 @@ var parameterValues = map[string]string{
 	"service":              "name a service of the file that servicefile or PGSERVICEFILE names, or of ~/.pg_service.conf",
 }
 
-// wrongParameter returns the name of the parameter without which the driver takes the URL; "" if there is no
+// wrongParameter returns the name of the one parameter that keeps the driver from taking the URL; "" if there is no
 // such one.
 func wrongParameter(database string) string {
 	server, query, _ := strings.Cut(database, "?")

@@ -9,11 +9,13 @@ import (
 
 func TestADatabaseURLIsNeverQuoted(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{
-		"postgres://root:hunter2@db:port/x", "postgres://root:hunter2@db/x?sslmode=maybe", "postgres://root:hunt%zzer2@db/x",
+	const noURL = "is not a PostgreSQL URL"
+	for url, want := range map[string]string{
+		"postgres://root:hunter2@db:port/x": noURL, "postgres://root:hunt%zzer2@db/x": noURL,
+		"postgres://root:hunter2@db/x?sslmode=maybe": "sslmode has a value that cannot be used",
 	} {
 		_, err := OpenStore(t.Context(), settings(t, "database: "+url))
-		wantHint(t, err, "is not a PostgreSQL URL", "postgres://")
+		wantHint(t, err, want, map[bool]string{true: "postgres://", false: "verify-full"}[want == noURL])
 		if strings.Contains(err.Error(), "hunt") {
 			t.Errorf("error %q", err)
 		}

@@ -54,7 +54,7 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 	}
 }
 
-// An address that the user did not name gets no token, whatever answers there.
+// An address that the user did not name gets no token from any command.
 func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

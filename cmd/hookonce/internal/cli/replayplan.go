@@ -6,7 +6,7 @@ import (
 	"github.com/hookonce/hookonce/internal/say"
 )
 
-// planRows writes what a planned replay of events would do, by destination.
+// planRows writes the effect of a planned replay of events, by destination.
 func planRows(t *columns, job *hookadmin.Job) {
 	row := func(n int, text string) { t.row("  "+say.Number(n), text) }
 	for _, m := range job.Sends {
