@@ -148,7 +148,7 @@ func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 
 // readParts reads the parts of an event by its key, as they are at a time.
 func readParts(query func(query string, args ...any) (*sql.Rows, error), e *driver.EventParts, now int64) (found bool, err error) {
-	rows, err := query(selectReplayable, e.Key[:]) //nolint:sqlclosecheck // collect closes them
+	rows, err := query(selectReplayable, e.Key[:])
 	if err != nil {
 		return false, err
 	}

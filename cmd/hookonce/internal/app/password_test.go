@@ -44,7 +44,7 @@ func TestPasswordChanges(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer closeStore(store) //nolint:errcheck // the test has its result
+			defer closeStore(store)
 			if _, err := hookmigrate.Up(t.Context(), store); err != nil {
 				t.Fatal(err)
 			}
