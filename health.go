@@ -43,7 +43,7 @@ func (h *health) check(ctx context.Context, maxSkew time.Duration) error {
 
 func (h *health) look(ctx context.Context, maxSkew time.Duration) error {
 	if err := h.questions(ctx, maxSkew); err != nil {
-		if errors.Is(err, driver.ErrUnavailable) {
+		if errors.Is(err, driver.ErrUnavailable) && ctx.Err() == nil {
 			h.claiming.forget()
 		}
 		return err
@@ -239,7 +239,9 @@ func (h *claimHealth) forget() { h.proved.Store(nil) }
 func (h *claimHealth) check(ctx context.Context) error {
 	server, err := h.store.Server(ctx)
 	if err != nil {
-		h.forget()
+		if ctx.Err() == nil { // otherwise the caller was impatient
+			h.forget()
+		}
 		return fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}
 	if h.trusts(server) {
@@ -257,7 +259,7 @@ func (h *claimHealth) check(ctx context.Context) error {
 // trusts reports whether a server has proved itself, and not failed since.
 func (h *claimHealth) trusts(server string) bool {
 	proved := h.proved.Load()
-	return proved != nil && *proved == server && h.failed.Load() < maxFailedClaims
+	return proved != nil && *proved == server && h.failed.Load() < maxFailedClaims && h.lack.Load() == nil
 }
 
 // errUnproved is the error of check if claims failed, or the server changed, just after a proof.
@@ -271,6 +273,7 @@ func (h *claimHealth) prove(ctx context.Context) error {
 	}
 	skipped, err := h.store.Prove(ctx)
 	if lack, ok := errors.AsType[*driver.ServerError](err); ok {
+		h.forget()
 		if before := h.lack.Swap(lack); before == nil || *before != *lack {
 			h.log.Error("deliveries are answered 503", slog.Any("error", lack))
 		}

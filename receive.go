@@ -414,7 +414,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 	}
 	if len(src.routes) > 0 {
 		var undecided string
-		claim.Messages, undecided = messagesFor(in.log, src, key, &Event{
+		claim.Messages, undecided, _ = messagesFor(in.log, src, key, &Event{
 			Source: src.Name, ID: ev.ID, Type: ev.Type, OccurredAt: ev.Time, Header: visible, Body: ev.Body, rules: src.extractor,
 		}, d.deadline.Add(-src.AckTimeout/decideShare))
 		if undecided != "" {

@@ -101,21 +101,22 @@ var ErrUndecided = errors.New("hookonce: the condition was not decided within it
 const decideShare = 2
 
 // messagesFor returns the messages of the routes that match ev. undecided names the first route that
-// was not decided; then there are no messages. From until on, no condition is evaluated; the zero
-// time is no bound.
-func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until time.Time) (messages []driver.NewMessage, undecided string) {
+// was not decided; then there are no messages. failed tells that a condition failed, which counts as no. From until on, no
+// condition is evaluated; the zero time is no bound.
+func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until time.Time) (messages []driver.NewMessage, undecided string, failed bool) {
 	for _, r := range src.routes {
 		ok, err := r.matches(ev, until)
 		if errors.Is(err, ErrUndecided) {
 			log.Warn("the condition of a route was not decided within its bounds",
 				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
 				slog.String("route", r.Name), slog.Any("error", err))
-			return nil, r.Name
+			return nil, r.Name, failed
 		}
 		if err != nil {
 			log.Warn("route skipped: its condition failed",
 				slog.String("source", ev.Source), slog.String("event_id", ev.ID),
 				slog.String("route", r.Name), slog.Any("error", err))
+			failed = true
 			continue
 		}
 		if ok {
@@ -124,7 +125,7 @@ func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until
 			})
 		}
 	}
-	return messages, ""
+	return messages, "", failed
 }
 
 // conditional reports whether a route of the source has a condition.
@@ -148,11 +149,12 @@ func (s *setup) decideNow(log *slog.Logger, handled []string, p *driver.ReplayPa
 	if err != nil {
 		return fmt.Errorf("hookonce: replay event %q of source %q: as it is stored: %w: %w", detail.EventID, detail.Source, driver.ErrBadRow, err)
 	}
-	var undecided string
-	p.Routes, undecided = messagesFor(log, src, detail.Key, &Event{
+	routes, undecided, failed := messagesFor(log, src, detail.Key, &Event{
 		Source: detail.Source, ID: detail.EventID, Type: detail.Type,
 		OccurredAt: detail.OccurredAt, Header: header, Body: body, rules: src.extractor,
 	}, time.Time{})
-	p.Undecided = undecided != ""
+	p.Routes = routes
+	// A reroute must not give up the messages of a route whose condition fails.
+	p.Undecided = undecided != "" || failed && p.Mode == driver.ReplayReroute
 	return nil
 }

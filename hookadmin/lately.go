@@ -40,7 +40,7 @@ func (r recent) why() string {
 }
 
 // afterRotation are the steps to take.
-const afterRotation = "1. Write the new secret of the provider before the old one, into secrets or the file of env_file. " +
+const afterRotation = "1. Add the new secret of the provider before the old one: another entry of secrets, whose variable is in the file of env_file. " +
 	"2. Reload the gateway (SIGHUP, or systemctl reload hookonce). 3. When deliveries are right again, remove the old secret. " +
 	"The provider repeats those that were refused, or can be told to."
 

@@ -64,7 +64,7 @@ func TestRotatedSecret(t *testing.T) {
 	}
 	refuse("lab", "signature_wrong", 12)
 	for _, page := range []string{"/", "/sources", "/sources/lab"} {
-		wantText(t, g.show(t, page, 200), "All deliveries of the last 15 minutes (12) were refused with a wrong signature. "+rotated+" 1. Write the new secret")
+		wantText(t, g.show(t, page, 200), "All deliveries of the last 15 minutes (12) were refused with a wrong signature. "+rotated+" 1. Add the new secret")
 	}
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 9})
 	refuse("", "unknown_source", 100)

@@ -62,6 +62,8 @@ func (h *handling) actReplay(w http.ResponseWriter, r *http.Request) {
 		Source: values.Get("source"), EventID: values.Get("id"), Mode: mode, To: q.To, Note: q.Note, RequestID: values.Get("key"),
 	})
 	switch {
+	case err == nil && replayed.Repeated:
+		h.done(w, r, back, "This was done already, as generation %d.", replayed.Generation)
 	case err == nil && replayed.Stayed:
 		h.done(w, r, back, "The event stays as it is: no message was missing.")
 	case err == nil && replayed.Skipped > 0:

@@ -41,8 +41,10 @@ type sharing struct {
 	mu      sync.Mutex
 	total   int       // guarded by mu; 0 while the store does not share
 	changed time.Time // guarded by mu: when total changed
-	yielded time.Time // guarded by mu: when the store gave one up, or began to share
-	halves  [2]half   // guarded by mu; by kind
+	// refusedAt is the time of a refusal that taught nothing. Guarded by mu.
+	refusedAt time.Time
+	yielded   time.Time // guarded by mu: when the store gave one up, or began to share
+	halves    [2]half   // guarded by mu; by kind
 }
 
 // kind is a kind of calls.
@@ -121,7 +123,7 @@ func (s *sharing) learn(open int) (begins bool) {
 	case now.Sub(s.changed) > settling:
 		s.resize(max(fewest, s.total-1), now)
 	default:
-		s.changed = now.Add(-settling / 2) // grow later
+		s.refusedAt = now // it grows later
 	}
 	return false
 }
@@ -189,7 +191,7 @@ func (s *sharing) adjust() {
 	case s.total > fewest && now.Sub(s.yielded) > yieldAfter:
 		s.yielded = now
 		s.resize(s.total-1, now)
-	case len(s.halves[short].waiting)+len(s.halves[long].waiting) > 0 && now.Sub(s.changed) > growAfter:
+	case len(s.halves[short].waiting)+len(s.halves[long].waiting) > 0 && now.Sub(s.changed) > growAfter && now.Sub(s.refusedAt) > growAfter:
 		s.resize(s.total+1, now)
 	}
 }

@@ -351,7 +351,7 @@ CREATE TABLE {schema}.attempt_response (
 -- Replays, reopenings, retries, discards and redactions of an event, for the audit. The transaction of the
 -- action writes the row under the lock of the event's row, and pruning removes it with the event.
 CREATE TABLE {schema}.history (
-	-- The time in microseconds and a random part: rows have the order in which they were written. Logical replication
+	-- The time in microseconds and a random part: rows have their order, unless the clock is set back. Logical replication
 	-- copies no sequence, so a schema that moved to another server would use its numbers again.
 	id         uuid PRIMARY KEY DEFAULT (
 		lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 16, '0') || right(replace(gen_random_uuid()::text, '-', ''), 16)
@@ -697,7 +697,8 @@ CROSS JOIN LATERAL (
 		max(sent_at) AS sent_at,
 		max(failed_at) AS failed_at,
 		coalesce(
-			max(note) FILTER (WHERE state = 4 AND note <> 'replayed as new'),
+			max(note) FILTER (WHERE state = 4 AND note NOT IN ('replayed as new', 'rerouted')),
+			max(note) FILTER (WHERE state = 4 AND note = 'rerouted'),
 			CASE WHEN count(*) FILTER (WHERE state = 2) = 0 THEN max(note) FILTER (WHERE state = 4) END,
 			''
 		) AS note,

@@ -512,7 +512,8 @@ SELECT
             (SELECT CASE WHEN count(*) = 0 THEN 'no route'
                          WHEN sum(m.state IN (0, 1, 3)) > 0 THEN ''
                          ELSE coalesce(
-                             max(CASE m.state WHEN 4 THEN nullif(m.note, 'replayed as new') END),
+                             max(CASE m.state WHEN 4 THEN nullif(nullif(m.note, 'replayed as new'), 'rerouted') END),
+                             max(CASE WHEN m.state = 4 AND m.note = 'rerouted' THEN m.note END),
                              CASE min(m.state) WHEN 4 THEN max(m.note) ELSE '' END) END
              FROM hookonce_message m WHERE m.event = e.id)
     END AS note,

@@ -151,6 +151,12 @@ var (
 // brokenError means that a job cannot be carried out.
 type brokenError struct{ error }
 
+// Broken returns err as the error of a job that cannot be carried out: the job has failed.
+func Broken(err error) error { return brokenError{err} }
+
+// Unwrap returns the error inside.
+func (e brokenError) Unwrap() error { return e.error }
+
 // work works on a job until it ends, is cancelled or lost, or ctx ends. After another error it retries.
 func (r *Runner) work(ctx context.Context, job *driver.Job) {
 	log := r.Log.With(slog.String("job", job.ID), slog.String("action", job.Action))

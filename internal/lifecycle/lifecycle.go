@@ -84,6 +84,8 @@ func Replay(e *Event, mode driver.ReplayMode, note string, now *Now) (*Plan, err
 		return nil, driver.ErrBodyPruned
 	case e.txEnded() && note != driver.NoteTxEnded:
 		return nil, driver.ErrNoteNeeded
+	case e.State == "" && len(e.Messages) > 0 && len(e.active()) == 0:
+		return nil, driver.ErrNoRoute
 	}
 	first := e.Undecided || e.State == "" && len(e.Messages) == 0
 	plan := &Plan{Action: Action(mode), Generation: e.generation() + 1}
@@ -219,14 +221,9 @@ func (e *Event) replayable() (event bool, messages []Message, undone bool) {
 	return e.State != "", latest(in(active, driver.StateSent)), false
 }
 
-// active returns the messages of e without those that a reroute found to be of no route; if there are
-// no others, all messages.
+// active returns the messages of e without those that a reroute found to be of no route.
 func (e *Event) active() []Message {
-	active := slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.Note == driver.NoteRerouted })
-	if len(active) == 0 {
-		return e.Messages
-	}
-	return active
+	return slices.DeleteFunc(slices.Clone(e.Messages), func(m Message) bool { return m.Note == driver.NoteRerouted })
 }
 
 // in returns the messages in a state.

@@ -267,3 +267,12 @@ func checkPlan(t *testing.T, plan *Plan, e *Event, isDead, wasDone bool, routes 
 		t.Errorf("%s, %s (-want +got):\n%s", name, plan.Action, diff)
 	}
 }
+
+// A message of its own beside the undecided routes would make a later replay take them for decided.
+func TestSendToOfAnUndecidedEvent(t *testing.T) {
+	t.Parallel()
+	plan, err := SendTo(&Event{Key: testKey, State: driver.StateDead, Undecided: true}, "billing")
+	if !errors.Is(err, driver.ErrUndecided) {
+		t.Errorf("got %+v and the error %v, want %v", plan, err, driver.ErrUndecided)
+	}
+}

@@ -78,8 +78,11 @@ func (p *Plan) supply(e *Event, route *driver.NewMessage) {
 
 // SendTo plans the replay that sends e to a destination by its name. The error is one of package driver's.
 func SendTo(e *Event, to string) (*Plan, error) {
-	if e.BodyPruned {
+	switch {
+	case e.BodyPruned:
 		return nil, driver.ErrBodyPruned
+	case e.Undecided: // with a message, a replay would take its routes for decided
+		return nil, driver.ErrUndecided
 	}
 	plan := &Plan{Action: driver.ActionSentTo, Generation: e.generation() + 1}
 	id := driver.MessageIDTo(e.Key, e.AsNew, "", to)

@@ -40,7 +40,7 @@ var (
 	messagesOldest  = described("messages_oldest_due_seconds", "How long the oldest pending message has been due.", "destination")
 	deadLetters     = described("dead_letters", "Events (source) and messages (destination) that are dead, counted up to a limit.", "source", "destination")
 	databaseBytes   = described("database_bytes", "Size of hookonce's tables and indexes, or of the SQLite file.")
-	logBytes        = described("database_log_bytes", "Size of SQLite's write-ahead log; 0 on PostgreSQL.")
+	logBytes        = described("sqlite_log_bytes", "Size of SQLite's write-ahead log; 0 on PostgreSQL.")
 	clockOffset     = described("clock_offset_seconds", "This machine's clock minus the database's.")
 )
 

@@ -137,6 +137,9 @@ func (o *Operator) replayForJob(ctx context.Context, source, eventID string, how
 	replayed, err := o.replay(ctx, &ReplayRequest{
 		Source: source, EventID: eventID, Mode: how.Mode, To: how.To, Note: how.Note, RequestID: how.RequestID,
 	})
+	if errors.Is(err, ErrUnknownDestination) {
+		err = jobs.Broken(err) // it would be tried for ever
+	}
 	return err == nil && replayed.Stayed, err
 }
 

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/jobs"
@@ -29,8 +30,14 @@ func (o *Operator) foresee(mode driver.ReplayMode, to, note string) jobs.Foresee
 				continue // it was pruned meanwhile
 			}
 			p := &driver.ReplayParams{Key: e.Key, Mode: mode, To: to, Note: note}
-			if err := o.decide(ctx, p, &events[i], e); err != nil {
+			if err := o.decide(ctx, p, &events[i], e); errors.Is(err, driver.ErrNotFound) || errors.Is(err, driver.ErrBadRow) {
+				tally.Add(e, nil, err)
+				continue
+			} else if err != nil {
 				return err
+			}
+			for m := range e.Messages {
+				e.Messages[m].Leased = false // the job waits for what is being sent
 			}
 			plan, err := lifecycle.For((*lifecycle.Event)(e), p)
 			tally.Add(e, plan, err)

@@ -41,7 +41,7 @@ func (s *Store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesPa
 		counted = append(counted, e)
 		return err
 	}, s.text(countSQL), args...)
-	if errors.Is(rowFailed(s.pools.Receive, "", err), driver.ErrBadRow) {
+	if errors.Is(rowFailed(s.pools.Receive, "", err), driver.ErrBadRow) && SQLState(err) != codeNoRights {
 		return fmt.Errorf("%w: %w", driver.ErrBadRow, err)
 	}
 	if err == nil && p.Counted != nil {

@@ -79,6 +79,9 @@ func (s *Store) Prove(ctx context.Context) (skipped []string, err error) {
 		if err := t.claim(probe, &second); err != nil {
 			return err
 		}
+		if !first.Claimed {
+			return driver.ErrNotStored
+		}
 		if !second.Duplicate {
 			return &driver.ServerError{
 				Found:  "the file lacks what hookonce needs: a claimed event is a duplicate from then on",

@@ -194,7 +194,9 @@ func TestServerProvesItself(t *testing.T) {
 	if err := newEngine(t, store, nil).Run(t.Context()); !errors.As(err, &lack) {
 		t.Errorf("Run: got the error %v, want the lack", err)
 	}
+	// The first server again, which has proved itself before.
 	store.lacks.Store(false)
+	store.server.Store("first")
 	eventually.True(t, "the server is ready", func() bool { return in.Ready(t.Context()) == nil })
 	if got := deliver(in, delivery("one", "{}")); got.Code != http.StatusOK {
 		t.Errorf("a delivery is answered %d, want 200", got.Code)

@@ -248,6 +248,9 @@ func rerouteRefused(f *fixture) {
 	}
 	refused("undecided routes", driver.ErrUndecided, driver.ReplayParams{Mode: driver.ReplayReroute, Undecided: true})
 	refused("unknown routes", driver.ErrNoRoute, driver.ReplayParams{Mode: driver.ReplayReroute, Unknown: true})
+	r.reroutes("", driver.Replayed{Stayed: true}, "r>ci sent rerouted")
+	refused("the wrong destination as new", driver.ErrNoRoute, driver.ReplayParams{Mode: driver.ReplayAsNew})
+	r.reroutes("r>ci", driver.Replayed{Stayed: true}, "r>ci sent")
 	f.prune(&driver.PruneParams{DedupeWindow: 30 * day, Retention: day, Now: t0.Add(2 * day)})
 	refused("reroute without a body", driver.ErrBodyPruned, driver.ReplayParams{Mode: driver.ReplayReroute, Routes: r.routes("r>billing")})
 	refused("send without a body", driver.ErrBodyPruned, driver.ReplayParams{Mode: driver.ReplayTo, To: "billing"})

@@ -98,49 +98,51 @@ func (p *presence) release() error {
 }
 
 // LocalGateway returns the admin address of a gateway that this user runs on this machine and on the
-// database of settings, or "". It changes nothing.
+// database of settings, or "". It changes nothing. For root it may be another user's gateway.
 //
-// The caller may send the admin token there: the file that names the address belongs to this user, no
+// If own is true, the caller may send the admin token there: the file that names the address belongs to this user, no
 // other user can write or read it, and a process holds its lock.
-func LocalGateway(settings *config.Settings) string {
+func LocalGateway(settings *config.Settings) (address string, own bool) {
 	if path, ok := settings.SQLitePath(); ok {
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			return ""
+			return "", false
 		}
 		return announced(real)
 	}
 	folder, prefix, err := presencePlace(settings)
 	if err != nil || checkPrivateFolder(folder) != nil {
-		return ""
+		return "", false
 	}
 	for _, path := range presences(folder, prefix) {
-		if admin := announced(path); admin != "" {
-			return admin
+		if admin, own := announced(path); admin != "" {
+			return admin, own
 		}
 	}
-	return ""
+	return "", false
 }
 
-// announced returns the address in the lock file of path if a gateway of this user holds it, or "".
-func announced(path string) string {
+// announced returns the address in the lock file of path if a gateway holds it, or "". own tells that it is a gateway of this
+// user; only root gets another one.
+func announced(path string) (admin string, own bool) {
 	file, err := openLock(path, os.O_RDONLY)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer file.Close() // releases the lock, too
 	info, err := file.Stat()
-	// Root may use the gateways of all users; openLock has seen that the file is root's or that of the database's owner.
-	mine := err == nil && (isPrivate(info) || os.Geteuid() == 0 && info.Mode().Perm()&0o077 == 0)
-	if !mine || !errors.Is(lockFile(file, false), errLocked) {
-		return ""
+	own = err == nil && isPrivate(info)
+	// openLock has seen that the file is root's or that of the database's owner.
+	foreign := err == nil && os.Geteuid() == 0 && info.Mode().Perm()&0o077 == 0
+	if !own && !foreign || !errors.Is(lockFile(file, false), errLocked) {
+		return "", false
 	}
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxLock))
 	if err != nil {
-		return ""
+		return "", false
 	}
-	_, admin, _ := parseLock(string(text))
-	return admin
+	_, admin, _ = parseLock(string(text))
+	return admin, own
 }
 
 // presencePlace returns the folder of the presence files, which is that of the running programs of this

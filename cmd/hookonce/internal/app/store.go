@@ -75,7 +75,7 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout+settings.DatabasePassword.Timeout)
 	defer cancel()
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{

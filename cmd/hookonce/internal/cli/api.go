@@ -127,7 +127,7 @@ func (p *program) findGateway(ctx context.Context, f *apiFlags, how access) (*ad
 		}
 		client, err := p.namedGateway(f)
 		if err == nil && how == changes && f.variable {
-			p.nameGateway(ctx, client)
+			err = p.nameGateway(ctx, client, &config.Settings{})
 		}
 		return client, nil, err
 	}
@@ -178,9 +178,16 @@ func (p *program) localGateway(ctx context.Context, settings *config.Settings) (
 	if settings.Database == "" {
 		return nil, nil
 	}
-	address := app.LocalGateway(settings)
+	address, own := app.LocalGateway(settings)
 	if address == "" {
 		return nil, nil
+	}
+	if !own { // root in the folder of a user who lays out a database must not lose a token
+		client := withoutToken(ctx, address)
+		if client == nil {
+			return nil, nil
+		}
+		return client, checkTokenless(ctx, client)
 	}
 	token, err := p.token(settings)
 	if err != nil {

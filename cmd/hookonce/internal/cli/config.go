@@ -59,7 +59,10 @@ func (p *program) configCheckCommand() *cobra.Command {
 // noteKept says which values a running gateway would not take over at a reload.
 func (p *program) noteKept(file string) {
 	settings, faults := p.inspect(&settingsFlags{config: file}, config.Flags{})
-	if faults != nil || len(settings.FromEnvironment) == 0 || app.LocalGateway(settings) == "" {
+	if faults != nil || len(settings.FromEnvironment) == 0 {
+		return
+	}
+	if address, _ := app.LocalGateway(settings); address == "" {
 		return
 	}
 	fmt.Fprintf(p.stderr, "A gateway runs on these settings. It keeps the values of %s until a restart, because a process keeps its environment; "+

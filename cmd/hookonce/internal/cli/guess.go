@@ -49,11 +49,25 @@ func answering(ctx context.Context, settings *config.Settings) *adminclient.Clie
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	client, err := adminclient.New("http://"+net.JoinHostPort(host, port), "", nil)
+	return withoutToken(ctx, "http://"+net.JoinHostPort(host, port))
+}
+
+// withoutToken returns a client that sends no token, or nil if no gateway answers.
+func withoutToken(ctx context.Context, address string) *adminclient.Client {
+	client, err := adminclient.New(address, "", nil)
 	if err != nil || !client.Alive(ctx) {
 		return nil
 	}
 	return client
+}
+
+// checkTokenless fails if the gateway of a client without a token needs one.
+func checkTokenless(ctx context.Context, client *adminclient.Client) error {
+	_, err := client.Gateway(ctx)
+	if problem, is := errors.AsType[*adminclient.Problem](err); is && problem.Status == http.StatusUnauthorized {
+		return needsToken(client)
+	}
+	return nil
 }
 
 // guessedGateway returns answering's client, and names the gateway before a change. It fails if the
@@ -63,12 +77,11 @@ func (p *program) guessedGateway(ctx context.Context, settings *config.Settings,
 	if client == nil {
 		return nil, nil
 	}
-	_, err := client.Gateway(ctx)
-	if problem, is := errors.AsType[*adminclient.Problem](err); is && problem.Status == http.StatusUnauthorized {
-		return nil, needsToken(client)
+	if err := checkTokenless(ctx, client); err != nil {
+		return nil, err
 	}
 	if how == changes {
-		p.nameGateway(ctx, client)
+		return client, p.nameGateway(ctx, client, settings)
 	}
 	return client, nil
 }
@@ -80,12 +93,18 @@ func needsToken(client *adminclient.Client) error {
 	}
 }
 
-// nameGateway says on stderr which gateway is about to be changed. If the gateway does not say, the change
-// itself will fail with the reason.
-func (p *program) nameGateway(ctx context.Context, client *adminclient.Client) {
+// nameGateway says on stderr which gateway is about to be changed. It fails if the settings name another PostgreSQL. If the
+// gateway does not say, the change itself will fail with the reason.
+func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, settings *config.Settings) error {
 	about, err := client.Gateway(ctx)
 	if err != nil {
-		return
+		return nil
+	}
+	if _, is := settings.SQLitePath(); settings.Database != "" && !is && about.Database != settings.DatabaseDisplay() {
+		return &app.Error{
+			Err:    fmt.Errorf("the gateway at %s is on the database %s, and the settings name %s", client, shown.Escape(about.Database), settings.DatabaseDisplay()),
+			Remedy: "--admin-url " + client.String() + " if that gateway is meant; or fix the settings",
+		}
 	}
 	words := []string{client.String()}
 	for _, word := range []string{about.Title, about.Database} {
@@ -93,7 +112,8 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client) {
 			words = append(words, shown.Escape(word))
 		}
 	}
-	fmt.Fprintln(p.stderr, "Gateway: "+strings.Join(words, " · "))
+	_, err = fmt.Fprintln(p.stderr, "Gateway: "+strings.Join(words, " · "))
+	return err
 }
 
 // nothingHere is the error of a command that finds neither a gateway nor a database.

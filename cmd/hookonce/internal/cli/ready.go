@@ -69,7 +69,7 @@ func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient
 				return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
 			}
 		}
-		if address = app.LocalGateway(settings); address == "" && p.mayGuess(f.settingsFlags, settings, faults) {
+		if address, _ = app.LocalGateway(settings); address == "" && p.mayGuess(f.settingsFlags, settings, faults) {
 			if client := answering(ctx, settings); client != nil {
 				return client, nil
 			}

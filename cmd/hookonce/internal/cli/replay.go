@@ -243,7 +243,7 @@ func dueAfter(replayed *hookadmin.Replayed) string {
 	switch {
 	case replayed.Messages > 0:
 		due = say.Count(replayed.Messages, "message") + " due"
-	case replayed.Skipped > 0:
+	case replayed.Skipped > 0, replayed.Repeated:
 		due = "nothing is missing"
 	}
 	if replayed.Skipped > 0 {
