@@ -91,8 +91,9 @@ func (p *program) refusedListCommand() *cobra.Command {
 		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --group --since 15m",
 	})
 	cmd.Flags().Bool("group", false, "count the requests by address and reason")
-	cmd.MarkFlagsMutuallyExclusive("group", "limit")
-	cmd.MarkFlagsMutuallyExclusive("group", "cursor")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		return cmp.Or(exclusive(cmd, "group", "limit"), exclusive(cmd, "group", "cursor"))
+	}
 	reasons := cobra.FixedCompletions(tell.Reasons(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("reason", reasons) // fails only for an unknown flag
 	return cmd

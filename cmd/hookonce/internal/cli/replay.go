@@ -76,8 +76,6 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
 	cmd.Flags().BoolVar(&f.reroute, "reroute", false, "to where the present routes lead: missing messages are sent, wrong ones that wait are skipped")
 	cmd.Flags().StringVar(&f.to, "to", "", "one message to the destination `NAME`, whatever the routes say")
-	cmd.MarkFlagsMutuallyExclusive("reroute", "to", "as-new")
-	cmd.MarkFlagsMutuallyExclusive("reroute", "to", "same-id")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all events, without a filter")
 	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
@@ -92,6 +90,9 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string) error {
 	if f.asNew && f.sameID {
 		return &usageError{errors.New("--as-new and --same-id exclude each other"), "one of " + modesHint}
+	}
+	if err := exclusive(cmd, "reroute", "to", "as-new", "same-id"); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("to") && f.to == "" {
 		return newUsageError(cmd, errors.New("--to has no value: name a destination"))
@@ -172,6 +173,15 @@ func someWithoutMode(plan *adminclient.Plan) error {
 	return &usageError{
 		fmt.Errorf("%s match, and each is done: %w", say.Count(plan.Count, "event"), driver.ErrModeNeeded), "add " + modesHint,
 	}
+}
+
+// exclusive refuses two of some flags together.
+func exclusive(cmd *cobra.Command, names ...string) error {
+	given := slices.DeleteFunc(names, func(name string) bool { return !cmd.Flags().Changed(name) })
+	if len(given) > 1 {
+		return newUsageError(cmd, fmt.Errorf("--%s and --%s exclude each other", given[0], given[1]))
+	}
+	return nil
 }
 
 // requestID returns the value of --request-id, or a new one.

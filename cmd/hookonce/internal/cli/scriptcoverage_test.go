@@ -41,6 +41,7 @@ var exits = map[string]string{
 	"init":                "1",
 	"listen":              "1",
 	"man":                 "1",
+	"migrate grants":      "1",
 	"migrate ids":         "1",
 	"migrate sql":         "1",
 	"migrate status":      "1",
