@@ -40,9 +40,7 @@ var (
 
 	// proofRowsSQL writes the rows of a proof, and deletes those that a killed process left.
 	proofRowsSQL = statement(`
-WITH old AS (DELETE FROM {schema}.proof WHERE key IN (
-	SELECT key FROM {schema}.proof WHERE at < now() - interval '1 minute' FOR UPDATE SKIP LOCKED
-))
+WITH old AS (DELETE FROM {schema}.proof WHERE at < now() - interval '1 minute')
 INSERT INTO {schema}.proof (key) SELECT unnest($1::bytea[])`)
 	proofEndSQL    = statement(`DELETE FROM {schema}.proof WHERE key = ANY ($1::bytea[])`)
 	proofInsertSQL = statement(`INSERT INTO {schema}.proof (key) VALUES ($1::bytea) ON CONFLICT DO NOTHING RETURNING 1`)

@@ -51,7 +51,7 @@ WITH setting AS MATERIALIZED (
 	FROM (SELECT * FROM states UNION ALL SELECT * FROM messages) d, setting
 	RETURNING 1
 )
-SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told), 
+SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told),
 	coalesce((SELECT id::text FROM entry ORDER BY id DESC LIMIT 1), '')`)
 
 var discardsSQL = statement(`

@@ -92,7 +92,7 @@ func runSQL(t *testing.T, where, text string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
-	here := strings.NewReplacer("hookonce.", schema+".", "SCHEMA hookonce ", "SCHEMA "+schema+" ")
+	here := strings.NewReplacer(`"hookonce".`, schema+".", `SCHEMA "hookonce" `, "SCHEMA "+schema+" ", "hookonce.", schema+".", "SCHEMA hookonce ", "SCHEMA "+schema+" ")
 	// Tables of a page are made in the schema of this test, too.
 	statements := slices.Concat([]string{"SET search_path = " + schema}, beforeSQL, statementsOf(text))
 	for _, statement := range statements {

@@ -132,6 +132,9 @@ var stories = map[string]story{
 	"docs/architecture.md": {
 		steps: map[string]step{"sender                                                                    destination": {left: "a drawing"}},
 	},
+	"docs/database.md": {steps: map[string]step{
+		"hookonce migrate sql | psql -v ON_ERROR_STOP=1 \"$OWNER_URL\"": {left: "a test of the built gateway runs them against roles"},
+	}},
 	"docs/commands.md": {
 		ready: letters,
 		each:  true,
@@ -141,6 +144,7 @@ var stories = map[string]story{
 			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {left: "the tests of the banner hold it"},
 			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {left: "the tests of the banner hold it"},
 			"healthcheck:": {left: "a part of a compose file; the tests of ready run the command"},
+			"export HOOKONCE_ADMIN_URL=http://127.0.0.1:8081":         {left: "it waits for a token that somebody types"},
 			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores": {left: "its figures differ from run to run; the tests of bench hold its form"},
 		},
 	},

@@ -142,7 +142,7 @@ func announced(path string) (admin string, own bool) {
 		return "", false
 	}
 	_, admin, _ = parseLock(string(text))
-	return admin, own
+	return admin, own && admin != ""
 }
 
 // presencePlace returns the folder of the presence files, which is that of the running programs of this
