@@ -273,7 +273,6 @@ func (h *claimHealth) prove(ctx context.Context) error {
 	}
 	skipped, err := h.store.Prove(ctx)
 	if lack, ok := errors.AsType[*driver.ServerError](err); ok {
-		h.forget()
 		if before := h.lack.Swap(lack); before == nil || *before != *lack {
 			h.log.Error("deliveries are answered 503", slog.Any("error", lack))
 		}

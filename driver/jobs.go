@@ -156,6 +156,14 @@ type PlanPart struct {
 	Messages    int    `json:"messages"`
 }
 
+// To names the destination for people: "billing (route invoices)".
+func (p *PlanPart) To() string {
+	if p.Route == "" {
+		return p.Destination
+	}
+	return p.Destination + " (route " + p.Route + ")"
+}
+
 // Job is a bulk action.
 type Job struct {
 	ID string // unique

@@ -128,11 +128,7 @@ func (v jobView) Effects() (all []fact) {
 		list []driver.PlanPart
 	}{{"Sent", v.Sends}, {"Not sent any more", v.Skips}, {"Stay as they are", v.Stays}} {
 		for _, m := range part.list {
-			to := "→ " + m.Destination
-			if m.Route != "" {
-				to += " (route " + m.Route + ")"
-			}
-			add(part.name, m.Messages, to)
+			add(part.name, m.Messages, "→ "+m.To())
 		}
 	}
 	if v.Handled > 0 {

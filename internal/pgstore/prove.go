@@ -84,8 +84,7 @@ func (s *Store) Prove(ctx context.Context) (skipped []string, err error) {
 		return nil, fmt.Errorf("proving the database: %w: %w", driver.ErrUnavailable, context.Cause(ctx))
 	}
 	skipped, err = s.prove(ctx)
-	var lack *driver.ServerError
-	if errors.As(err, &lack) {
+	if _, lacking := errors.AsType[*driver.ServerError](err); lacking {
 		// A failover between two steps looks like a lack.
 		return s.prove(ctx)
 	}

@@ -138,10 +138,12 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 // leaseOne leases or buries m. After an error it has changed nothing.
 func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
 	if m.Expired {
-		return t.both(
-			func() error { return t.recordLost(&m.Message, buried) },
-			func() error { return t.leaseRow(m, buried, until) },
-		)
+		return t.whole(func() error {
+			if err := t.recordLost(&m.Message, buried); err != nil {
+				return err
+			}
+			return t.leaseRow(m, buried, until)
+		})
 	}
 	return t.leaseRow(m, buried, until)
 }
@@ -155,23 +157,6 @@ func (t *writeTx) leaseRow(m *dueMessage, buried bool, until int64) (err error) 
 	m.Token, m.Attempt = m.Token+1, m.Attempt+1
 	_, err = t.exec(takeLease, m.Token, m.Attempt, until, m.number)
 	return err
-}
-
-// both runs two changes. If the second fails, the first is undone.
-func (t *writeTx) both(first, second func() error) error {
-	if _, err := t.exec("SAVEPOINT hookonce_both"); err != nil {
-		return err
-	}
-	err := first()
-	if err == nil {
-		err = second()
-	}
-	end := "RELEASE hookonce_both"
-	if err != nil {
-		end = "ROLLBACK TO hookonce_both; RELEASE hookonce_both"
-	}
-	_, endErr := t.exec(end)
-	return errors.Join(err, endErr)
 }
 
 // recordLost records the attempt m.Attempt, whose lease ran out.

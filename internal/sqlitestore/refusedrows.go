@@ -18,23 +18,31 @@ func inOrder[T any](_ *writeTx, rows []T, do func(*T) error) (done []T, refusal,
 // changes of do for them.
 func passOver[T any](t *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error) {
 	for i := range rows {
-		if _, err := t.exec(`SAVEPOINT hookonce_row`); err != nil {
-			return nil, nil, err
-		}
-		switch err := do(&rows[i]); {
+		switch err := t.whole(func() error { return do(&rows[i]) }); {
 		case err == nil:
 			done = append(done, rows[i])
 		case resultCode(err) != codeConstraint:
 			return nil, nil, err
 		default:
 			refusal = err
-			if _, err := t.exec(`ROLLBACK TO hookonce_row`); err != nil {
-				return nil, nil, err // the trigger has ended the transaction
-			}
-		}
-		if _, err := t.exec(`RELEASE hookonce_row`); err != nil {
-			return nil, nil, err
 		}
 	}
 	return done, refusal, nil
+}
+
+// whole runs do, and undoes its changes if it fails.
+func (t *writeTx) whole(do func() error) error {
+	if _, err := t.exec(`SAVEPOINT hookonce_row`); err != nil {
+		return err
+	}
+	err := do()
+	if err != nil {
+		if _, ended := t.exec(`ROLLBACK TO hookonce_row`); ended != nil {
+			return ended // a trigger has ended the transaction
+		}
+	}
+	if _, ended := t.exec(`RELEASE hookonce_row`); ended != nil {
+		return ended
+	}
+	return err
 }

@@ -7,9 +7,6 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// noRights is the SQLSTATE of a refused role.
-const noRights = "42501"
-
 // checkClaim lets the database prove itself: a full disk answers questions, and some engines lack what hookonce needs.
 func checkClaim(ctx context.Context, store driver.Store) Check {
 	const name = "claim"
@@ -20,11 +17,11 @@ func checkClaim(ctx context.Context, store driver.Store) Check {
 		return c
 	}
 	c := failed(name, err)
-	var refused interface{ SQLState() string }
+	refused, _ := refusalOf(err)
 	switch {
 	case errors.Is(err, driver.ErrFull):
 		c.Remedy = "free some space on the disk of the database; deliveries are accepted again by themselves"
-	case errors.As(err, &refused) && refused.SQLState() == noRights:
+	case refused != nil && refused.SQLState() == stateNoPrivilege:
 		c.Remedy = "let the owner of the schema run the output of: hookonce migrate grants --role NAME"
 	}
 	return c

@@ -50,16 +50,22 @@ const (
 	sqliteNotADB   = 26
 )
 
+// refusal is an error of PostgreSQL.
+type refusal interface {
+	error
+	SQLState() string
+}
+
+// refusalOf returns the error of PostgreSQL in err.
+func refusalOf(err error) (refusal, bool) { return errors.AsType[refusal](err) }
+
 // lastingRemedy returns the remedy for a database error that retrying cannot resolve, and "" for
 // every other error.
 func lastingRemedy(err error) string {
 	if errors.Is(err, driver.ErrReadOnlyRole) {
 		return "ALTER ROLE … RESET default_transaction_read_only, or name another user in the setting database"
 	}
-	if state, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err); ok {
+	if state, ok := refusalOf(err); ok {
 		switch code := state.SQLState(); {
 		case strings.HasPrefix(code, classAuthorization):
 			return "check user and password in the setting database, and that the server admits that user (pg_hba.conf)"
@@ -90,10 +96,7 @@ func passingRemedy(err error) string {
 	if errors.Is(err, driver.ErrStandby) {
 		return "name the primary in the setting database, or all hosts: postgres://USER@HOST1,HOST2/NAME"
 	}
-	state, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err)
+	state, ok := refusalOf(err)
 	if ok && state.SQLState() == stateTooMany {
 		return "raise the limit of the role (CONNECTION LIMIT), the database or the server (max_connections), or lower pool_max_conns in the setting database"
 	}
@@ -103,10 +106,7 @@ func passingRemedy(err error) string {
 // parameterRemedy returns the remedy if a server, or a PgBouncer, refused to connect because of a parameter
 // of the URL, and "" for every other error. A statement may fail with the same codes.
 func parameterRemedy(err error) string {
-	state, ok := errors.AsType[interface {
-		error
-		SQLState() string
-	}](err)
+	state, ok := refusalOf(err)
 	if !ok {
 		return ""
 	}

@@ -75,11 +75,12 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout+settings.DatabasePassword.Timeout)
+	within := reachTimeout + settings.DatabasePassword.Timeout
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
-			Err:    &unreachable{settings.DatabaseDisplay(), err},
+			Err:    &unreachable{settings.DatabaseDisplay(), within, err},
 			Remedy: cmp.Or(lastingRemedy(err), parameterRemedy(err), passingRemedy(err), "check that it runs there and accepts writes, and the setting database"),
 		}, closeStore(store))
 	}
@@ -90,6 +91,7 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 // repeats the addresses, on several lines.
 type unreachable struct {
 	database string // without a password
+	within   time.Duration
 	err      error
 }
 
@@ -108,11 +110,8 @@ func (e *unreachable) cause() string {
 	case errors.Is(e.err, driver.ErrReadOnly):
 		return "the server that answers is read-only"
 	}
-	if refusal, is := errors.AsType[interface {
-		error
-		SQLState() string
-	}](e.err); is {
-		return refusal.Error()
+	if refused, is := refusalOf(e.err); is {
+		return refused.Error()
 	}
 	if lookup, is := errors.AsType[*net.DNSError](e.err); is {
 		return lookup.Err
@@ -121,7 +120,7 @@ func (e *unreachable) cause() string {
 		return call.Err.Error()
 	}
 	if errors.Is(e.err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no answer within %v", reachTimeout)
+		return fmt.Sprintf("no answer within %v", e.within)
 	}
 	return strings.Join(strings.Fields(e.err.Error()), " ")
 }

@@ -121,18 +121,15 @@ func (p *program) withAPI(ctx context.Context, f *apiFlags, how access, work fun
 // needs no settings here, so their faults matter only without one.
 func (p *program) findGateway(ctx context.Context, f *apiFlags, how access) (*adminclient.Client, *config.Settings, error) {
 	p.readAdminURL(f)
+	if err := f.checkAdminURL(); err != nil {
+		return nil, nil, err
+	}
 	if f.adminURL != "" {
-		if f.database != "" {
-			return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s and --database exclude each other", f.name))
-		}
 		client, err := p.namedGateway(f)
 		if err == nil && how == changes && f.variable {
 			err = p.nameGateway(ctx, client, &config.Settings{})
 		}
 		return client, nil, err
-	}
-	if f.cmd.Flags().Changed(f.name) {
-		return nil, nil, newUsageError(f.cmd, fmt.Errorf("--%s has no value", f.name))
 	}
 	settings, faults := p.inspect(f.settingsFlags, config.Flags{})
 	if faults != nil {

@@ -26,6 +26,17 @@ func (p *program) readAdminURL(f *apiFlags) {
 	}
 }
 
+// checkAdminURL refuses an address beside a database, and an empty one.
+func (f *apiFlags) checkAdminURL() error {
+	switch {
+	case f.adminURL != "" && f.database != "":
+		return newUsageError(f.cmd, fmt.Errorf("--%s and --database exclude each other", f.name))
+	case f.adminURL == "" && f.cmd.Flags().Changed(f.name):
+		return newUsageError(f.cmd, fmt.Errorf("--%s has no value", f.name))
+	}
+	return nil
+}
+
 // mayGuess reports whether a command may ask a gateway by its address alone: if nothing
 // names a database, or if the settings lead to none. They do so on a server, where a service has other
 // variables and another working directory than the person who types.

@@ -53,13 +53,11 @@ func (p *program) readyCommand() *cobra.Command {
 // Of the settings only the database matters.
 func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient.Client, error) {
 	p.readAdminURL(f)
+	if err := f.checkAdminURL(); err != nil {
+		return nil, err
+	}
 	address := f.adminURL
-	switch {
-	case address != "" && f.database != "":
-		return nil, newUsageError(f.cmd, errors.New("--admin-url and --database exclude each other"))
-	case address == "" && f.cmd.Flags().Changed("admin-url"):
-		return nil, newUsageError(f.cmd, errors.New("--admin-url has no value"))
-	case address == "":
+	if address == "" {
 		settings, faults := p.inspect(f.settingsFlags, config.Flags{})
 		if faults != nil {
 			if err := f.misused(faults); err != nil {

@@ -10,7 +10,7 @@ import (
 func planRows(t *columns, job *hookadmin.Job) {
 	row := func(n int, text string) { t.row("  "+say.Number(n), text) }
 	for _, m := range job.Sends {
-		row(m.Messages, "→ "+toDestination(m))
+		row(m.Messages, "→ "+m.To())
 	}
 	if job.Handled > 0 {
 		row(job.Handled, "→ the handler, which runs again")
@@ -26,12 +26,4 @@ func planRows(t *columns, job *hookadmin.Job) {
 			row(job.Refused[reason], "refused: "+reason)
 		}
 	}
-}
-
-// toDestination returns "billing (route invoices)".
-func toDestination(m driver.PlanPart) string {
-	if m.Route == "" {
-		return m.Destination
-	}
-	return m.Destination + " (route " + m.Route + ")"
 }
