@@ -159,7 +159,7 @@ func TestSweepGoesOn(t *testing.T) {
 	w.exec(t, fmt.Sprintf(`CREATE TRIGGER refuse BEFORE DELETE ON {schema}.run FOR EACH ROW WHEN (OLD.id = %d)
 		EXECUTE FUNCTION {schema}.refuse()`, refused))
 	lost, err := w.SweepRuns(t.Context(), sweepOf())
-	if len(lost) != 2 || !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), fmt.Sprint("run ", refused)) {
+	if len(lost) != 2 || !errors.Is(err, driver.ErrBadRow) || !strings.Contains(err.Error(), fmt.Sprint("run ", refused)) {
 		t.Errorf("SweepRuns: got %+v and the error %v, want two events and an error about run %d", lost, err, refused)
 	}
 	w.exec(t, "DROP TRIGGER refuse ON {schema}.run")

@@ -168,18 +168,28 @@ func (b *batch) try(ctx context.Context, store Store, p *driver.ClaimParams) ([]
 // reopen gives dead events a new generation if their source asks for it. It returns those that other sessions have locked for
 // wait.
 func (b *batch) reopen(ctx context.Context, store Store, entries []*entry, wait time.Duration) (held []*entry) {
-	dead := make(map[driver.Key]*entry)
-	var keys []driver.Key
+	var dead []*entry
 	for _, e := range entries {
 		if e.result.Err == nil && e.result.Dead && e.waiters[0].unit.reopen {
-			dead[e.claim.Key] = e
-			keys = append(keys, e.claim.Key)
+			dead = append(dead, e)
 		}
 	}
-	if len(keys) == 0 {
+	if len(dead) == 0 {
 		return nil
 	}
+	return b.reopenDead(ctx, store, dead, wait)
+}
+
+// reopenDead is reopen for dead events. If single rows are at fault, it tries halves, so that only the faulty ones fail.
+func (b *batch) reopenDead(ctx context.Context, store Store, dead []*entry, wait time.Duration) (held []*entry) {
+	keys, byKey := make([]driver.Key, len(dead)), make(map[driver.Key]*entry, len(dead))
+	for i, e := range dead {
+		keys[i], byKey[e.claim.Key] = e.claim.Key, e
+	}
 	reopened, locked, err := store.Reopen(ctx, &driver.ReopenParams{Keys: keys, Wait: wait})
+	if half := len(dead) / 2; half > 0 && ctx.Err() == nil && driver.FaultOfRows(err) {
+		return append(b.reopenDead(ctx, store, dead[:half], wait), b.reopenDead(ctx, store, dead[half:], wait)...)
+	}
 	if err != nil {
 		// The answer must not be 2xx: the sender would not ask for this event again.
 		for _, e := range dead {
@@ -188,11 +198,11 @@ func (b *batch) reopen(ctx context.Context, store Store, entries []*entry, wait 
 		return nil
 	}
 	for _, key := range reopened {
-		dead[key].result.Reopened = true
+		byKey[key].result.Reopened = true
 		b.anyReopened = true
 	}
 	for _, key := range locked {
-		held = append(held, dead[key])
+		held = append(held, byKey[key])
 	}
 	return held
 }

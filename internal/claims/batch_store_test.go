@@ -357,6 +357,34 @@ func (reopenStore) Reopen(context.Context, *driver.ReopenParams) (reopened, held
 	return nil, nil, driver.ErrUnavailable
 }
 
+// refusingStore reopens no batch with one of its events.
+type refusingStore struct {
+	driver.Store
+	refused driver.Key
+}
+
+func (s refusingStore) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
+	if slices.Contains(p.Keys, s.refused) {
+		return nil, nil, driver.ErrBadRow
+	}
+	return s.Store.Reopen(ctx, p)
+}
+
+// A dead event whose row the database refuses to change does not stop the reopening of its batch.
+func TestRefusedReopeningFailsAlone(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	buried(t, store, "first", "refused", "last")
+	q := newQueue(t, refusingStore{store, event("refused", "{}").Key}, nil)
+	u := claims.NewUnit([]driver.Claim{event("first", "{}"), event("refused", "{}"), event("last", "{}")}, true, time.Now().Add(time.Minute))
+	claim(t, q, u)
+	for i, want := range []bool{true, false, true} {
+		if r := u.Results[i]; r.Reopened != want || errors.Is(r.Err, driver.ErrBadRow) == want {
+			t.Errorf("event %d: %+v, want reopened: %v, or refused", i, r, want)
+		}
+	}
+}
+
 // A delivery of a dead event fails if the event cannot be reopened: a sender that hears of success
 // does not deliver it again.
 func TestFailedReopeningFailsTheDelivery(t *testing.T) {

@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
 // TestLettersThatDieAgain replays letters to a destination where they die again at once.
@@ -81,6 +85,36 @@ func TestDatabaseErrors(t *testing.T) {
 				t.Errorf("the job is %+v, want 250 done, with the error %q", got, causes[name])
 			}
 			wantOnce(t, fault.Store, all, driver.ActionDiscarded, "job_1")
+		})
+	}
+}
+
+// TestRefusedLetter has a trigger that refuses to change one letter. The job counts it as failed, and changes the others once.
+func TestRefusedLetter(t *testing.T) {
+	t.Parallel()
+	for _, action := range []string{driver.JobDiscard, driver.JobReplay} {
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			store, dsn, schema := openPostgres(t)
+			all := die(t, store, "e", 30)
+			refusal, _ := storetest.RefuseRow("message", all[7].Key)
+			conn, err := pgx.Connect(t.Context(), dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(context.WithoutCancel(t.Context()))
+			if _, err := conn.Exec(t.Context(), strings.ReplaceAll(refusal.Begin, "{schema}", schema)); err != nil {
+				t.Fatal(err)
+			}
+			start(t, store, "job_1", driver.JobSpec{Action: action}, driver.JobSelection{Source: "shop"})
+			run(t, store)
+			got := until(t, store, "job_1", isEnded)
+			if got.State != driver.JobDone || got.Done != 29 || got.Failed != 1 || got.Skipped != 0 || !strings.Contains(got.LastError, all[7].EventID) {
+				t.Errorf("the job is %+v, want 29 done and %s refused", got, all[7].EventID)
+			}
+			wantOnce(t, store, slices.Delete(slices.Clone(all), 7, 8), map[string]string{
+				driver.JobDiscard: driver.ActionDiscarded, driver.JobReplay: driver.ActionReplayed,
+			}[action], "job_1")
 		})
 	}
 }

@@ -176,18 +176,57 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 			changed = append(changed, *l)
 		}
 	}
+	refs := s.Letters
 	done, err := t.record(ctx, p, cursor, s)
-	n := 0
-	for i, ok := range done {
-		if ok {
-			changed[n] = changed[i]
-			n++
+	if len(refs) > 0 && refusalOf(err) != nil {
+		if err := t.halves(ctx, s, refs, changed); err != nil {
+			return err
+		}
+		s.Letters = nil
+		_, err = t.record(ctx, p, cursor, s)
+		return err
+	}
+	t.worked(changed, done)
+	return err
+}
+
+// halves changes letters of which the database refuses one, in steps that stay at the place of the job. It counts in s those
+// that are refused alone.
+func (t *task) halves(ctx context.Context, s *driver.JobStep, refs []driver.DeadLetterRef, letters []driver.DeadLetter) error {
+	half := len(refs) / 2
+	for _, part := range [][2]int{{0, half}, {half, len(refs)}} {
+		refs, letters := refs[part[0]:part[1]], letters[part[0]:part[1]]
+		if len(refs) == 0 {
+			continue
+		}
+		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refs})
+		switch refusal := refusalOf(err); {
+		case err == nil:
+			t.worked(letters, done)
+		case refusal == nil:
+			return err
+		case len(refs) == 1:
+			fail(s, letters[0].Source, letters[0].EventID, refusal)
+		default:
+			if err := t.halves(ctx, s, refs, letters); err != nil {
+				return err
+			}
 		}
 	}
-	if n > 0 {
-		t.Worked(t.job.Action, changed[:n])
+	return nil
+}
+
+// worked tells of the letters that a step has changed.
+func (t *task) worked(letters []driver.DeadLetter, done []bool) {
+	var changed []driver.DeadLetter
+	for i, ok := range done {
+		if ok {
+			changed = append(changed, letters[i])
+		}
 	}
-	return err
+	if len(changed) > 0 {
+		t.Worked(t.job.Action, changed)
+	}
 }
 
 // undecided reports whether a letter needs its routes matched again.
@@ -211,12 +250,17 @@ func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID st
 	case err == nil:
 		s.Done++
 	case refusal != nil:
-		s.Failed++
-		s.LastError = clean(fmt.Sprintf("event %.60q of source %q: %s", eventID, source, refusal))
+		fail(s, source, eventID, refusal)
 	default:
 		return err
 	}
 	return nil
+}
+
+// fail counts an event that was refused.
+func fail(s *driver.JobStep, source, eventID string, refusal error) {
+	s.Failed++
+	s.LastError = clean(fmt.Sprintf("event %.60q of source %q: %s", eventID, source, refusal))
 }
 
 func (t *task) replayOnce(ctx context.Context, source, eventID string) (stayed bool, err error) {

@@ -34,7 +34,7 @@ func (s *Store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.Clai
 	}
 	batch := newClaimBatch(p)
 	batch.write = func(op string, each func(Rows) error, sql string, args ...any) error {
-		return claimFailed(s.pools.Receive, op, scan(ctx, s.pools.Receive, each, sql, args...), driver.ErrCommitUnknown)
+		return write(ctx, s.pools.Receive, op, each, sql, args...)
 	}
 	batch.read = func(op string, each func(Rows) error, sql string, args ...any) error {
 		return read(ctx, s.pools.Receive, op, each, sql, args...)

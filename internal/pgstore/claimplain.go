@@ -95,7 +95,7 @@ func (s *Store) plainFailed(b *claimBatch, err error) error {
 		b.lockWait -= b.plainLockWait()
 		return nil
 	}
-	return claimFailed(s.pools.Receive, "claiming", err, driver.ErrCommitUnknown)
+	return writeFailed(s.pools.Receive, "claiming", err)
 }
 
 // inDoubt reports whether the server undid the plain statement for a reason that the claim function
@@ -108,7 +108,7 @@ func (s *Store) inDoubt(err error) bool {
 	if SQLState(err) == codeNotSupported {
 		return true
 	}
-	failed := claimFailed(s.pools.Receive, "", err, driver.ErrCommitUnknown)
+	failed := writeFailed(s.pools.Receive, "", err)
 	return errors.Is(failed, driver.ErrBadRow) || errors.Is(failed, driver.ErrLockTimeout)
 }
 

@@ -64,7 +64,7 @@ func (s *Store) ClaimTxOn(ctx context.Context, conn Conn, p *driver.ClaimParams)
 	b := newClaimBatch(p)
 	b.inTx = true
 	b.write = func(op string, each func(Rows) error, sql string, args ...any) error {
-		return claimFailed(s.pools.Work, op, scan(ctx, conn, each, sql, args...), driver.ErrUnavailable) // nothing is committed here
+		return readFailed(s.pools.Work, op, scan(ctx, conn, each, sql, args...)) // nothing is committed here
 	}
 	b.read = b.write
 	if err := s.claimRounds(b); err != nil {

@@ -18,14 +18,6 @@ func writeFailed(db DB, op string, err error) error {
 	return failed(db, op, err, driver.ErrCommitUnknown)
 }
 
-// claimFailed classifies the error of a claim. unknown is the class of an unknown outcome.
-func claimFailed(db DB, op string, err, unknown error) error {
-	if err != nil && db.Outcome(err) == Refused && strings.HasPrefix(SQLState(err), classRaised) {
-		return fmt.Errorf("%s: %w: %w", op, driver.ErrBadRow, err)
-	}
-	return failed(db, op, err, unknown)
-}
-
 // rowFailed classifies the error of a statement that changes known rows. Unless the server is in trouble or accepts no
 // writes, the reason lies in one of the rows: a trigger refuses its change, or the row cannot be read.
 func rowFailed(db DB, op string, err error) error {
@@ -126,7 +118,7 @@ func classOf(code string, unknown error) error {
 		return driver.ErrSchema
 	}
 	switch {
-	case strings.HasPrefix(code, classData), strings.HasPrefix(code, classConstraint):
+	case strings.HasPrefix(code, classData), strings.HasPrefix(code, classConstraint), strings.HasPrefix(code, classRaised):
 		return driver.ErrBadRow
 	case strings.HasPrefix(code, classLimit):
 		// Either one row is too large for an index, or a whole batch for one array. Halving the

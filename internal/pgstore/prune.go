@@ -31,6 +31,7 @@ type prunePass struct {
 	now     time.Time
 	pace    *pruning.Pace
 	result  driver.PruneResult
+	refusal error // of rows that the database refuses to remove; they stay
 }
 
 // Prune implements [driver.Store]. It refuses windows that are not positive, instead of keeping
@@ -55,7 +56,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		text = state.Text()
 	}
 	pass.result.Further = err != nil && text != turn.state
-	return &pass.result, errors.Join(err, turn.end(ctx, text))
+	return &pass.result, errors.Join(err, pass.refusal, turn.end(ctx, text))
 }
 
 // events removes events past their windows, and bodies after them, so that a body that goes with its event is not
@@ -161,9 +162,21 @@ func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool
 // walk removes the removable events of a walk. It has looked at all events before the time that it returns.
 func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
+	single := 0 // chunks of one event, after a refusal
 	for w.From.Before(w.Before) {
-		began := time.Now()
-		done, err := r.chunk(ctx, bodies, w, from)
+		began, size := time.Now(), r.pace.Size()
+		if single > 0 {
+			single, size = single-1, 1
+		}
+		done, err := r.chunk(ctx, bodies, w, from, size)
+		switch {
+		case errors.Is(err, driver.ErrBadRow) && size > 1:
+			single = size
+			continue
+		case errors.Is(err, driver.ErrBadRow):
+			r.refusal = err
+			done, err = r.passOver(ctx, bodies, w, from)
+		}
 		if err != nil {
 			return from.at, err
 		}
@@ -180,15 +193,26 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 	return w.Before, nil
 }
 
+// passOver goes on behind the next event. It may be one before the event that the database refused to remove; that one is
+// then refused again.
+func (r *prunePass) passOver(ctx context.Context, bodies bool, w *pruning.Walk, from *place) (*pruned, error) {
+	done := &pruned{}
+	err := read(ctx, r.store.pools.Work, "passing over an event", func(rows Rows) error {
+		done.last = &place{}
+		return rows.Scan(&done.last.at, &done.last.key)
+	}, r.store.text(nextEventSQL), &from.at, from.key, &w.Before, bodies)
+	return done, err
+}
+
 // chunk removes the removable events of one chunk, or only their bodies. It begins behind an event, and looks at a
 // bounded number of events.
-func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, from *place) (*pruned, error) {
+func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, from *place, size int) (*pruned, error) {
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
 	if err := r.turn.renew(ctx); err != nil {
 		return nil, err
 	}
-	size, undo := r.pace.Size(), r.now.Add(-driver.UndoTime)
+	undo := r.now.Add(-driver.UndoTime)
 	var done *pruned
 	err := r.store.pools.Work.Transaction(ctx, ReadCommitted, func(conn Conn) error {
 		done = nil
@@ -220,7 +244,7 @@ func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, fro
 const maxRows = 200
 
 // all repeats a statement that removes up to a chunk of rows until it removes fewer. The size
-// of a chunk is its last argument.
+// of a chunk is its last argument. A row that the database refuses to remove ends it, but not the pass.
 func (r *prunePass) all(ctx context.Context, op, sql string, args ...any) (total int64, err error) {
 	size := maxRows
 	if r.p.Chunk > 0 {
@@ -231,7 +255,11 @@ func (r *prunePass) all(ctx context.Context, op, sql string, args ...any) (total
 		began := time.Now()
 		gone, err := r.some(ctx, op, sql, args)
 		total += gone
-		if err != nil || gone < int64(size) {
+		switch {
+		case errors.Is(err, driver.ErrBadRow):
+			r.refusal = after(err, total)
+			return total, nil
+		case err != nil || gone < int64(size):
 			return total, after(err, total)
 		}
 		if err := r.p.Pause(ctx, began); err != nil {

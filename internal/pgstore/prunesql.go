@@ -8,6 +8,13 @@ SELECT locked, removed, last_at, last_key FROM {schema}.prune_chunk(
 	$9::int, $10::int
 )`)
 
+// nextEventSQL returns the place of the next event of a walk; $4: of the next one with a body.
+var nextEventSQL = statement(`
+SELECT e.received_at, e.key FROM {schema}.event e
+WHERE (e.received_at, e.key) > ($1::timestamptz, $2::bytea) AND e.received_at < $3::timestamptz AND (NOT $4::boolean OR e.body IS NOT NULL)
+ORDER BY e.received_at, e.key
+LIMIT 1`)
+
 // The statements that follow share their first arguments: $1 the time (NULL means the database's
 // clock); $2 and $3 the sources with windows of their own, and these in microseconds; $4 the window
 // of the other sources; $5 the shortest window.

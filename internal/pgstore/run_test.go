@@ -26,7 +26,7 @@ func TestFailuresOfRuns(t *testing.T) {
 		{Refused, serverError("55P03"), driver.ErrLockTimeout, driver.ErrBadRow, driver.ErrLockTimeout},
 		{Refused, serverError("42P01"), driver.ErrSchema, driver.ErrBadRow, driver.ErrSchema},
 		{Refused, serverError("23503"), driver.ErrBadRow, driver.ErrBadRow, driver.ErrBadRow},      // a deferred foreign key
-		{Refused, serverError("P0001"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow}, // raised by a trigger
+		{Refused, serverError("P0001"), driver.ErrBadRow, driver.ErrBadRow, driver.ErrBadRow},      // raised by a trigger
 		{Refused, serverError("XX001"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow}, // a damaged row
 		{Refused, serverError("53400"), driver.ErrUnavailable, driver.ErrBadRow, driver.ErrBadRow}, // a limit of a setting
 		{Refused, serverError("58000"), driver.ErrUnavailable, driver.ErrUnavailable, driver.ErrUnavailable},

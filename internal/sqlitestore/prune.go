@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -98,6 +99,7 @@ type pruner struct {
 	chunk   int           // rows that one step looks at
 	pace    *pruning.Pace // of events under one hold of the write lock
 	result  driver.PruneResult
+	refusal error // of rows that the database refuses to remove; they stay
 }
 
 // Prune implements driver.Store.
@@ -125,7 +127,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		text = run.state.Text()
 	}
 	run.result.Further = err != nil && text != turn.state
-	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
+	return &run.result, errors.Join(err, run.refusal, s.endTurn(ctx, turn, text))
 }
 
 func (r *pruner) steps(ctx context.Context, all ...func(context.Context) error) error {
@@ -271,17 +273,10 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 		some := past[:min(len(past), r.pace.Size())]
 		past = past[len(some):]
 		began, held := time.Now(), time.Time{}
-		var removed int64
-		err := r.write(ctx, opPrune, func(t *writeTx) error {
-			held = time.Now() // the wait for the write lock is over
-			return t.each(len(some), func(t *writeTx, i int) error {
-				gone, err := one(t, &some[i])
-				if gone {
-					removed++
-				}
-				return err
-			})
-		})
+		removed, err := r.removeSome(ctx, some, one, inOrder, &held)
+		if errors.Is(err, driver.ErrBadRow) {
+			removed, err = r.removeSome(ctx, some, one, passOver, &held)
+		}
 		if err != nil {
 			return total, err
 		}
@@ -292,6 +287,27 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 		}
 	}
 	return total, nil
+}
+
+// removeSome removes rows in one transaction. It sets held to the time when the wait for the write lock was over.
+func (r *pruner) removeSome(
+	ctx context.Context, some []victim, one func(*writeTx, *victim) (bool, error), each eachRow[victim], held *time.Time,
+) (removed int64, err error) {
+	err = r.write(ctx, opPrune, func(t *writeTx) error {
+		*held = time.Now()
+		_, refusal, err := each(t, some, func(v *victim) error {
+			gone, err := one(t, v)
+			if gone {
+				removed++
+			}
+			return errors.Join(t.alive(), err)
+		})
+		if refusal != nil {
+			r.refusal = fmt.Errorf("%s: %w: %w", opPrune, driver.ErrBadRow, refusal)
+		}
+		return err
+	})
+	return removed, err
 }
 
 // undoable returns the earliest time of a discard that can still be undone.

@@ -21,8 +21,8 @@ const (
 // isRefusal reports whether the database itself refused a run. A lost connection says nothing of its events.
 func isRefusal(err error) bool {
 	// ErrSchema may come from a trigger of the database's owner.
-	return (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLockTimeout) || errors.Is(err, driver.ErrSchema)) && !errors.Is(err, driver.ErrAway) &&
-		!errors.Is(err, driver.ErrCommitUnknown) && !errors.Is(err, driver.ErrSerialization)
+	return (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLockTimeout) || errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrBadRow)) &&
+		!errors.Is(err, driver.ErrAway) && !errors.Is(err, driver.ErrCommitUnknown) && !errors.Is(err, driver.ErrSerialization)
 }
 
 // troubles remembers sources whose runs the database refuses because it is full, broken or too slow. It cannot tell

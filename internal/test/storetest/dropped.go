@@ -30,23 +30,26 @@ CREATE TRIGGER drop_%[1]s BEFORE INSERT ON {schema}.%[1]s
 // ends it.
 type Refusal struct{ Begin, End string }
 
-// RefuseRow returns the refusal of one event's rows. In the table event it refuses a new row, in message each change, and
-// in event_state that the event becomes done. {schema} stands for the PostgreSQL schema.
+// RefuseRow returns the refusal of one event's rows. In the table event it refuses a new row, in message each change, in
+// event_state that the event becomes done, and in delivery_count that a row is removed. {schema} stands for the PostgreSQL
+// schema.
 func RefuseRow(table string, key driver.Key) (postgres, sqlite Refusal) {
-	column, when, only := "key", "INSERT", ""
+	column, when, only, row := "key", "INSERT", "", "NEW"
 	switch table {
 	case "message":
 		column, when = "event_key", "UPDATE"
 	case "event_state":
 		when, only = "UPDATE", "NEW.state = 2 AND "
+	case "delivery_count":
+		when, row = "DELETE", "OLD"
 	}
 	postgres.Begin = fmt.Sprintf(`
 CREATE FUNCTION {schema}.refuse_%[1]s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
 CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON {schema}.%[1]s
-	FOR EACH ROW WHEN (%[5]sNEW.%[3]s = '\x%[4]x'::bytea) EXECUTE FUNCTION {schema}.refuse_%[1]s();`, table, when, column, key, only)
+	FOR EACH ROW WHEN (%[5]s%[6]s.%[3]s = '\x%[4]x'::bytea) EXECUTE FUNCTION {schema}.refuse_%[1]s();`, table, when, column, key, only, row)
 	postgres.End = fmt.Sprintf("DROP FUNCTION {schema}.refuse_%s() CASCADE", table)
-	sqlite.Begin = fmt.Sprintf(`CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON hookonce_%[1]s WHEN %[5]sNEW.%[3]s = x'%[4]x'
-		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, table, when, column, key, only)
+	sqlite.Begin = fmt.Sprintf(`CREATE TRIGGER refuse_%[1]s BEFORE %[2]s ON hookonce_%[1]s WHEN %[5]s%[6]s.%[3]s = x'%[4]x'
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`, table, when, column, key, only, row)
 	sqlite.End = "DROP TRIGGER refuse_" + table
 	return postgres, sqlite
 }

@@ -24,6 +24,7 @@ func pruneCases() []testCase {
 		{"WhatIsOwedStays", pruneOwed},
 		{"BehindWhatIsOwed", pruneBehind},
 		{"EverythingOfAnEvent", pruneEverything},
+		{"RefusedRow", pruneRefused},
 		{"Quarantine", pruneQuarantine},
 		{"QuarantineRows", pruneQuarantineRows},
 		{"DatabaseClock", pruneDatabaseClock},
@@ -32,6 +33,29 @@ func pruneCases() []testCase {
 		{"RegisteredLongAgo", pruneLongAgo},
 		{"RegisteredByTheDatabaseClock", pruneRegisteredNow},
 	}
+}
+
+// pruneRefused has a trigger that refuses to remove a row of one event. That event stays, the refusal is told, and all others
+// are removed.
+func pruneRefused(f *fixture) {
+	var refused driver.Claim
+	for i := range 7 {
+		c := newClaim("stripe", fmt.Sprint("evt_", i), "{}")
+		f.claimNew(t0.Add(time.Duration(i)*time.Second), c)
+		f.count(t0, driver.DeliveryCount{Key: c.Key, Duplicates: 1})
+		if i == 3 {
+			refused = c
+		}
+	}
+	allow := f.with.Refuse(f.T, f.s, "delivery_count", refused.Key)
+	p := windows(day, t0.Add(3*day))
+	got, err := f.s.Prune(f.Context(), p)
+	if !errors.Is(err, driver.ErrBadRow) || got.Events != 6 {
+		f.Errorf("Prune while a trigger refuses one of seven events: %+v and the error %v, want six removed and %v", got, err, driver.ErrBadRow)
+	}
+	f.event("stripe", refused.EventID)
+	allow()
+	same(f, "pruned later", driver.PruneResult{Events: 1}, f.prune(p))
 }
 
 // windows returns parameters with both windows equal to d.

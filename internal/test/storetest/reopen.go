@@ -17,6 +17,7 @@ func reopenCases() []testCase {
 		{"Queued", reopenQueued},
 		{"Again", reopenAgain},
 		{"OldTokenIsFenced", reopenOldToken},
+		{"RefusedRow", reopenRefused},
 	}
 }
 
@@ -42,6 +43,24 @@ func lastAnswer() cmp.Option {
 		cmpopts.IgnoreFields(driver.MessageDetail{}, "StatusCode", "LastError"),
 		cmpopts.IgnoreFields(driver.Event{}, "LastError"),
 	}
+}
+
+// reopenRefused has a trigger that refuses to change the message of an event. That event alone is at fault, so the others can
+// be reopened without it.
+func reopenRefused(f *fixture) {
+	refused, other := newClaim("stripe", "refused", "{}", "billing"), newClaim("stripe", "other", "{}", "billing")
+	for _, c := range []driver.Claim{refused, other} {
+		f.claimNew(t0, c)
+		f.kill(t0, "to-billing")
+	}
+	f.with.Refuse(f.T, f.s, "message", refused.Key)
+	for _, keys := range [][]driver.Key{{refused.Key, other.Key}, {refused.Key}} {
+		if got, _, err := f.s.Reopen(f.Context(), &driver.ReopenParams{Keys: keys, Now: t0}); !driver.FaultOfRows(err) {
+			f.Errorf("Reopen of %d events while a trigger refuses one: %v and the error %v, want the fault of a row", len(keys), got, err)
+		}
+	}
+	same(f, "reopened alone", []driver.Key{other.Key}, f.reopen(t0, other.Key))
+	same(f, "refused", []driver.ClaimResult{{Duplicate: true, Dead: true}}, f.claim(t0, refused))
 }
 
 func reopenDeadFlag(f *fixture) {
