@@ -2,8 +2,11 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,12 +43,39 @@ func testRelay(store Store, d *Destination) *relay {
 // releasingStore notes the leases that are given back.
 type releasingStore struct {
 	Store
-	leases []driver.MessageLease
+	refused string // a message whose lease cannot be released
+	leases  []driver.MessageLease
 }
 
 func (s *releasingStore) Release(_ context.Context, p *driver.ReleaseParams) error {
+	if slices.ContainsFunc(p.Leases, func(l driver.MessageLease) bool { return l.ID == s.refused }) {
+		return driver.ErrBadRow
+	}
 	s.leases = append(s.leases, p.Leases...)
 	return nil
+}
+
+// The database refuses the release of one lease. The others are released.
+func TestRefusedRelease(t *testing.T) {
+	t.Parallel()
+	store := &releasingStore{refused: "msg_1"}
+	messages := make([]driver.Message, 5)
+	var want []string
+	for i := range messages {
+		if messages[i].ID = fmt.Sprint("msg_", i); i != 1 {
+			want = append(want, messages[i].ID)
+		}
+	}
+	if err := testRelay(store, destination(nil)).giveBack(t.Context(), messages); !errors.Is(err, driver.ErrBadRow) {
+		t.Errorf("the error is %v, want %v", err, driver.ErrBadRow)
+	}
+	var got []string
+	for _, l := range store.leases {
+		got = append(got, l.ID)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("released (-want +got):\n%s", diff)
+	}
 }
 
 // dispatched sends m and returns its outcome, or none if its lease was given back.

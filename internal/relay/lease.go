@@ -66,7 +66,8 @@ func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased,
 	})
 }
 
-// giveBack releases leases that are not used.
+// giveBack releases leases that are not used. If single rows are at fault, it tries halves; a lease that stays expires by
+// itself.
 func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
 	if len(messages) == 0 {
 		return nil
@@ -75,9 +76,13 @@ func (r *relay) giveBack(ctx context.Context, messages []driver.Message) error {
 	for i := range messages {
 		leases[i] = driver.MessageLease{ID: messages[i].ID, Token: messages[i].Token}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return r.store.Release(ctx, &driver.ReleaseParams{Leases: leases})
+	err := r.store.Release(limited, &driver.ReleaseParams{Leases: leases})
+	if half := len(messages) / 2; half > 0 && driver.FaultOfRows(err) {
+		return errors.Join(r.giveBack(ctx, messages[:half]), r.giveBack(ctx, messages[half:]))
+	}
+	return err
 }
 
 // takeBack releases the lease of one message. Its attempt is not counted.
