@@ -79,6 +79,11 @@ func lastingRemedy(err error) string {
 	if wrongCertificate(err) {
 		return "check sslmode and sslrootcert in the setting database, and the certificate of the server"
 	}
+	for words, remedy := range demands {
+		if strings.Contains(err.Error(), words) {
+			return remedy
+		}
+	}
 	if code, ok := sqliteCode(err); ok {
 		switch code {
 		case sqlitePerm, sqliteReadOnly, sqliteCantOpen:
@@ -88,6 +93,14 @@ func lastingRemedy(err error) string {
 		}
 	}
 	return ""
+}
+
+// demands are remedies if a server does not do what the database's URL demands. The keys are the words of pgconn's errors,
+// which have no type.
+var demands = map[string]string{
+	"server refused TLS connection":     "turn TLS on at the server, or correct sslmode in the setting database",
+	"channel binding required but":      "turn TLS and scram-sha-256 on at the server, or correct channel_binding in the setting database",
+	"authentication method requirement": "let the server ask for that method (pg_hba.conf), or correct require_auth in the setting database",
 }
 
 // passingRemedy returns the remedy for a database error that may pass by itself, for example in a failover, and "" for

@@ -2,6 +2,7 @@ package app
 
 import (
 	"database/sql"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,24 @@ func TestRemediesOfServers(t *testing.T) {
 			wantHint(t, err, test.message, test.hint)
 			if mayHeal(err) != test.waits {
 				t.Errorf("serve waits for %q: %t, want %t", err, !test.waits, test.waits)
+			}
+		})
+	}
+	for parameter, message := range map[string]string{
+		"sslmode=require": "server refused TLS connection", "channel_binding=require": "channel binding required but", "require_auth=gss": "requirement",
+	} {
+		t.Run(parameter, func(t *testing.T) {
+			t.Parallel()
+			role := newRole(t)
+			u, err := url.Parse(role.url(role.secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.RawQuery += "&" + parameter
+			_, err = OpenStore(t.Context(), settings(t, "database: "+u.String()))
+			wantHint(t, err, message, strings.Split(parameter, "=")[0])
+			if mayHeal(err) {
+				t.Errorf("serve waits for %q", err)
 			}
 		})
 	}
