@@ -3,10 +3,12 @@ package app
 import (
 	"database/sql"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
@@ -88,6 +90,28 @@ func TestRemediesOfServers(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an unknown authority", func(t *testing.T) {
+		t.Parallel()
+		folder := dbtest.Folder(t, "hookonce-tls-")
+		server := dbtest.StartServer(t, &dbtest.Options{Config: encrypted(t, folder)})
+		other, _ := brokertest.Certificate(t)
+		for authority, message := range map[string]string{filepath.Join(folder, "cert.pem"): "", other: "certificate signed by unknown authority"} {
+			database := strings.ReplaceAll(server.DSN(), "sslmode=disable", "sslmode=verify-full&sslrootcert="+authority)
+			store, err := OpenStore(t.Context(), settings(t, "database: "+database))
+			if message == "" {
+				if err != nil {
+					t.Errorf("with its own authority: %v", err)
+				} else if err := store.Close(); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
+			wantHint(t, err, message, "check sslmode and sslrootcert")
+			if mayHeal(err) {
+				t.Errorf("serve waits for %q", err)
+			}
+		}
+	})
 	t.Run("a standby", func(t *testing.T) {
 		t.Parallel()
 		server := dbtest.StartServer(t, nil)
@@ -100,4 +124,31 @@ func TestRemediesOfServers(t *testing.T) {
 			t.Error("serve does not wait for a standby, which may become the primary")
 		}
 	})
+}
+
+// encrypted puts a certificate and its key into a folder, and returns the settings of a PostgreSQL server for them. The server
+// refuses the key of another user.
+func encrypted(t *testing.T, folder string) []string {
+	t.Helper()
+	certFile, keyFile := brokertest.Certificate(t)
+	owner, err := dbtest.Unprivileged()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, name := range map[string]string{certFile: "cert.pem", keyFile: "key.pem"} {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if owner != nil {
+			if err := os.Chown(path, int(owner.Uid), int(owner.Gid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return []string{"ssl=on", "ssl_cert_file=" + filepath.Join(folder, "cert.pem"), "ssl_key_file=" + filepath.Join(folder, "key.pem")}
 }
