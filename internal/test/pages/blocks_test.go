@@ -29,7 +29,7 @@ func (b *block) first() string {
 // documented returns the pages for readers, as paths from the root of the repository.
 func documented(t *testing.T) []string {
 	t.Helper()
-	pages := []string{"README.md", "examples/README.md"}
+	pages := []string{"README.md", "examples/README.md", "docs/assistants.txt"}
 	err := filepath.WalkDir(filepath.Join(repository, "docs"), func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".md" {
 			pages = append(pages, filepath.ToSlash(strings.TrimPrefix(path, filepath.FromSlash(repository)+string(filepath.Separator))))

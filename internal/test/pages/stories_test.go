@@ -233,6 +233,14 @@ var stories = map[string]story{
 			"✗ signed an hour ahead           200, effects 1": {left: "internal/test/receivers holds the reports against the output"},
 		},
 	},
+	"docs/assistants.txt": {
+		ready: probed,
+		each:  true,
+		replace: []string{
+			"http://127.0.0.1:3000/webhooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret,
+			`psql -Atc \"SELECT count(*) FROM payments WHERE event_id = '{id}'\" app`, "./count-effects.sh {id}",
+		},
+	},
 	"docs/settings.md": {
 		replace: []string{"gh=github:SECRET", "gh=github:" + secret},
 		steps:   map[string]step{"hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks": {before: withoutSettings}},
