@@ -185,7 +185,7 @@ func TestSweepGoesOnBehindManyBadRecords(t *testing.T) {
 			}
 			return
 		}
-		if len(lost) > 0 || !errors.Is(err, driver.ErrUnavailable) {
+		if len(lost) > 0 || !errors.Is(err, driver.ErrBadRow) {
 			t.Fatalf("SweepRuns: got %+v and the error %v, want only an error", lost, err)
 		}
 	}
