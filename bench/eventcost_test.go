@@ -175,7 +175,7 @@ func (w *costs) position() (lsn string) {
 	return lsn
 }
 
-// walCounts are what a part of the log holds.
+// walCounts are the records of a part of the log.
 type walCounts struct{ inserted, updated, deleted, indexed, bytes float64 }
 
 // each returns the columns of the table, for one of n events.
@@ -186,7 +186,7 @@ func (c walCounts) each(n float64) string {
 // walRecord is a line of pg_waldump: how many records of a kind a transaction has written, and their bytes.
 var walRecord = regexp.MustCompile(`rmgr: (\S+)\s+len \(rec/tot\):\s+\d+/\s*(\d+),.*?desc: (\S+)(?:.*?(?:nrels|ntuples): (\d+))?`)
 
-// wal counts what the log holds from a position on.
+// wal counts the records of the log from a position on.
 func (w *costs) wal(server *dbtest.Server, from string) (c walCounts) {
 	var folder string
 	ctx := context.WithoutCancel(w.Context())

@@ -110,7 +110,7 @@ type Scheme struct {
 	// MoreHeaders may carry further signatures, for example of a second key during a rotation. The
 	// request must have Header or one of these, each at most once.
 	MoreHeaders []string `json:"more_headers,omitempty"`
-	// Document is form:field if that field of a form holds the JSON to which body: and {json:path} refer
+	// Document is form:field if that field of a form holds the JSON that body: and {json:path} read
 	// (Dropbox Sign). Only for hmac, digest and signature.
 	Document string `json:"document,omitempty"`
 	// Each is the location of a batch (body:path, see provider.EventRules.Batch) whose items each

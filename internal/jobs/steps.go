@@ -190,8 +190,8 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 	return err
 }
 
-// halves changes letters of which the database refuses one, in steps that stay at the place of the job. It counts in s those
-// that are refused alone.
+// halves changes letters in small steps, because the database refuses one of them. The job stays at its place. It counts in s
+// those that are refused alone.
 func (t *task) halves(ctx context.Context, s *driver.JobStep, refs []driver.DeadLetterRef, letters []driver.DeadLetter) error {
 	half := len(refs) / 2
 	for _, part := range [][2]int{{0, half}, {half, len(refs)}} {

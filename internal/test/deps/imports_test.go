@@ -104,7 +104,7 @@ func TestImports(t *testing.T) {
 	for _, p := range own {
 		r, ok := rules[p.folder()]
 		if !ok {
-			t.Errorf("%s has no rule: say in internal/test/deps what it may import and why, and in docs/architecture.md what it is",
+			t.Errorf("%s has no rule: name its imports and their reason in internal/test/deps, and its purpose in docs/architecture.md",
 				p.folder())
 			continue
 		}

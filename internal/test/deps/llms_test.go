@@ -18,7 +18,7 @@ var (
 	indexSection = regexp.MustCompile(`^## ([^:]+)`)
 )
 
-// docs/llms.txt has the pages of the index, in the form of https://llmstxt.org. Write it anew with:
+// docs/llms.txt has the pages of the index, in the form of https://llmstxt.org. This writes it:
 // go test ./internal/test/deps -run TestLLMs -update.
 func TestLLMs(t *testing.T) {
 	t.Parallel()

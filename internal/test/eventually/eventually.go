@@ -21,7 +21,7 @@ func True(t testing.TB, what string, state func() bool) {
 	poll(t, what, func() (bool, error) { return state(), nil })
 }
 
-// Succeeds calls try until it returns nil, as clients repeat what may fail for a while. what names
+// Succeeds calls try until it returns nil, as clients repeat calls that fail for a while. what names
 // the success.
 func Succeeds(t testing.TB, what string, try func() error) {
 	t.Helper()

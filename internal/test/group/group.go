@@ -16,7 +16,7 @@ import (
 // Environment names the variable.
 const Environment = "HOOKONCE_TEST"
 
-// needs tells what each group needs beside Go and PostgreSQL.
+// needs are the needs of each group, beside Go and PostgreSQL.
 var needs = map[string]string{
 	"acme":      "builds Pebble",
 	"alerts":    "needs Prometheus",

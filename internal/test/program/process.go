@@ -25,7 +25,7 @@ type Process struct {
 	log    log
 }
 
-// Start starts a program and collects what it prints. It is killed at the end of the test, or of the
+// Start starts a program and collects its output. It is killed at the end of the test, or of the
 // test's process; a failed test shows the log.
 func Start(t testing.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
@@ -55,7 +55,7 @@ func shortened(text string) string {
 	return text[:shownLog] + "\n[…]\n" + text[len(text)-shownLog:]
 }
 
-// Log returns what the process has printed.
+// Log returns the output of the process.
 func (p *Process) Log() string {
 	p.log.mu.Lock()
 	defer p.log.mu.Unlock()
@@ -99,7 +99,7 @@ func (p *Process) WaitFor(t testing.TB, line *regexp.Regexp) string {
 	return found
 }
 
-// The lines in which a gateway tells where it listens.
+// A gateway tells where it listens by these lines.
 var (
 	publicLine = regexp.MustCompile(`(?m)serving webhooks.*?\b(127\.0\.0\.1:\d+)`)
 	adminLine  = regexp.MustCompile(`(?m)serving the admin.*?\b(127\.0\.0\.1:\d+)`)

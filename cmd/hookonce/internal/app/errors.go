@@ -95,7 +95,7 @@ func lastingRemedy(err error) string {
 	return ""
 }
 
-// demands are remedies if a server does not do what the database's URL demands. The keys are the words of pgconn's errors,
+// demands are remedies for a server that does not meet a demand of the database's URL. The keys are the words of pgconn's errors,
 // which have no type.
 var demands = map[string]string{
 	"server refused TLS connection":     "turn TLS on at the server, or correct sslmode in the setting database",

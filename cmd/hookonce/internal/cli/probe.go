@@ -142,13 +142,13 @@ func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 	case r.Unknown > 0 && f.effects != "":
 		return &app.Error{
 			Err:    fmt.Errorf("%s could not be decided", say.Count(r.Unknown, "check")),
-			Remedy: "look at the unknown checks above: each says what is missing",
+			Remedy: "look at the unknown checks above: each names its reason",
 		}
 	case r.Unknown == 0:
 	case r.Asking == r.Unknown:
 		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", say.Count(r.Unknown, "check"))
 	default:
-		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: each says what is missing\n", say.Count(r.Unknown, "check"))
+		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: each names its reason\n", say.Count(r.Unknown, "check"))
 	}
 	return nil
 }
