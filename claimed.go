@@ -82,6 +82,9 @@ func (a *answer) tally(u *claims.Unit) {
 		if result.OtherBody {
 			a.OtherBodies++
 		}
+		if result.Claimed {
+			a.Unordered += unordered(&u.Claims[i])
+		}
 		switch claim := &u.Claims[i]; {
 		case !result.Claimed:
 		case claim.Undecided != "":
@@ -222,4 +225,14 @@ func seenIn(u *claims.Unit, malformed int) []tell.Seen {
 		all = append(all, tell.Seen{Outcome: tell.Malformed})
 	}
 	return all
+}
+
+// unordered returns how many messages of c lack the key or the version of their route's order.
+func unordered(c *driver.Claim) (n int) {
+	for i := range c.Messages {
+		if c.Messages[i].Unordered {
+			n++
+		}
+	}
+	return n
 }

@@ -322,7 +322,31 @@ type Route struct {
 	Where func(ev *Event) (bool, error)
 	// To is the name of a destination.
 	To string
+	// Order sends the messages about one object one at a time; nil sends them as they come.
+	Order *Order
 }
+
+// Order is the order of a route: of each object it sends one message at a time, the lowest version first,
+// and none that is older than a sent one. Other objects never wait. While a message is retried, the later
+// ones about its object wait. It takes the place of the stale rules of the sources.
+type Order struct {
+	// Key is the location of the object's id, and Version that of its version, as in a StaleRule. Without
+	// Version the order is that of the claims, and no message is stale. A message that lacks one of them is
+	// sent without order, and counted.
+	Key, Version string
+	// OnDead says whether the later messages about an object wait at a dead letter. Defaults to DeadHold.
+	OnDead DeadOrder
+}
+
+// DeadOrder says what becomes of the messages behind a dead letter.
+type DeadOrder string
+
+const (
+	// DeadHold: they wait until it is replayed and sent, or discarded.
+	DeadHold DeadOrder = "hold"
+	// DeadPass: they are sent. A replay of the dead letter is then stale, unless no later version was sent.
+	DeadPass DeadOrder = "pass"
+)
 
 // withDefaults returns a copy of c with its defaults, apart from those of setWorkDefaults. c may be
 // nil.

@@ -48,7 +48,9 @@ type DeliveryObserved struct {
 	TraceID  string // of its span, if that is sampled; otherwise ""
 	Events   int    // number of its durable events
 	Unrouted int    // number of new events without a handler, route or consumer
-	Reopened int    // number of dead events that are due again
+	// Unordered is the number of new messages of routes with Order whose events lack the key or the version.
+	Unordered int
+	Reopened  int // number of dead events that are due again
 	// OtherBodies is the number of duplicates whose body differs from the first one.
 	OtherBodies int
 	// Undecided is the number of new events that are dead because the condition of a route was
@@ -119,7 +121,7 @@ func after[A, B any](convert func(A) B, f func(B)) func(A) {
 
 func deliveryObserved(d *tell.Delivery) DeliveryObserved {
 	return DeliveryObserved{
-		Source: d.Source, Status: d.Status, Outcome: d.Outcome, Reason: d.Reason, Took: d.Took, Events: d.Events, Unrouted: d.Unrouted,
+		Source: d.Source, Status: d.Status, Outcome: d.Outcome, Reason: d.Reason, Took: d.Took, Events: d.Events, Unrouted: d.Unrouted, Unordered: d.Unordered,
 		Reopened: d.Reopened, OtherBodies: d.OtherBodies, Undecided: d.Undecided, TraceID: d.TraceID,
 	}
 }

@@ -23,6 +23,9 @@ type ReplayRequest struct {
 	// discarded: its handler ended its transaction, so the event may have taken effect. Other notes
 	// need not be named.
 	Note string
+	// Stale replays messages of a route with Order although a higher version of their object was sent.
+	// Without it the error matches driver.ErrPassed then.
+	Stale bool
 	// RequestID makes the request repeatable, if it is not "": a second request with it for the
 	// same event returns the first result and does nothing. At most 255 bytes without control
 	// characters.
@@ -36,7 +39,7 @@ type ReplayRequest struct {
 //
 // Nothing changes if the error matches driver.ErrNotFound, driver.ErrOpen for a pending or running event,
 // driver.ErrBodyPruned (also driver.ErrRedacted), driver.ErrNoteNeeded, driver.ErrModeNeeded,
-// driver.ErrUndecided or driver.ErrNoRoute, or if no destination has the name To. After driver.ErrCommitUnknown a request with a RequestID can
+// driver.ErrUndecided, driver.ErrNoRoute or driver.ErrPassed, or if no destination has the name To. After driver.ErrCommitUnknown a request with a RequestID can
 // safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))

@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,13 +10,17 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
 )
 
 // route is a Route ready to use.
 type route struct {
 	Route
-	types []typePattern
+	types  []typePattern
+	orders map[string]*stale.Rules // of Order, by source; nil without it
+	// badOrder says that a fault of Order was told: other sources would tell it again.
+	badOrder bool
 }
 
 // newRoute checks r. sources and targets are the names of all sources and destinations.
@@ -27,7 +32,33 @@ func newRoute(r Route, sources, targets []string, at place) *route {
 	for i, name := range r.Sources {
 		at.known(fmt.Sprintf("sources[%d]", i), "source", name, sources)
 	}
+	if r.Order != nil {
+		at.oneOf("order.on_dead", string(cmp.Or(r.Order.OnDead, DeadHold)), string(DeadHold), string(DeadPass))
+	}
 	return &route{Route: r, types: typePatterns(r.Types)}
+}
+
+// setOrder compiles the order of r for the events of src.
+func (r *route) setOrder(src *source, log *slog.Logger, at place) {
+	if r.Order == nil || src.extractor == nil || r.badOrder {
+		return
+	}
+	rules, err := stale.NewOrder(src.Name, r.Order.Key, r.Order.Version, src.spec, src.extractor, log)
+	at.wrong("", err)
+	r.badOrder = err != nil
+	if r.orders == nil {
+		r.orders = make(map[string]*stale.Rules)
+	}
+	r.orders[src.Name] = rules
+}
+
+// orderOf returns the place of an event in a line; nil if r has no order, or the event lacks its key or version.
+func (r *route) orderOf(source, destination string, ev *stale.Event) *driver.Order {
+	rules := r.orders[source]
+	if rules == nil {
+		return nil
+	}
+	return rules.OrderOf(r.Name+"\n"+destination, ev, r.Order.OnDead != DeadPass)
 }
 
 // takesFrom reports whether events of the source can match.
@@ -120,8 +151,10 @@ func messagesFor(log *slog.Logger, src *source, key driver.Key, ev *Event, until
 			continue
 		}
 		if ok {
+			order := r.orderOf(src.Name, r.To, &stale.Event{ID: ev.ID, Type: ev.Type, Header: ev.Header, Body: ev.Body})
 			messages = append(messages, driver.NewMessage{
 				ID: driver.MessageID(key, 0, r.Name), Route: r.Name, Destination: r.To,
+				Order: order, Unordered: r.Order != nil && order == nil,
 			})
 		}
 	}

@@ -72,7 +72,7 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned
 	if all.OnDead != "" {
 		found.at("").known("on_dead", "destination", all.OnDead, targets)
 	}
-	s.addRoutes(cfg.Routes, sources, targets, found)
+	s.addRoutes(cfg.Routes, sources, targets, all.Logger, found)
 	return s
 }
 
@@ -179,7 +179,7 @@ func (s *source) checkHandled(handled []string, at place) {
 }
 
 // addRoutes checks routes and adds them. sources and targets are the names that they may name.
-func (s *setup) addRoutes(routes []Route, sources, targets []string, found *findings) {
+func (s *setup) addRoutes(routes []Route, sources, targets []string, log *slog.Logger, found *findings) {
 	seen := make(map[string]bool)
 	for i := range routes {
 		at := found.at(fmt.Sprintf("routes[%d]", i))
@@ -189,9 +189,10 @@ func (s *setup) addRoutes(routes []Route, sources, targets []string, found *find
 		}
 		seen[ready.Name] = true
 		s.routes = append(s.routes, ready)
-		for name, src := range s.sources {
-			if src != nil && ready.takesFrom(name) {
+		for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+			if src := s.sources[name]; src != nil && ready.takesFrom(name) {
 				src.routes = append(src.routes, ready)
+				ready.setOrder(src, log, at)
 			}
 		}
 	}
@@ -243,24 +244,59 @@ func (s *setup) workSource(name string) *work.Source {
 	return nil
 }
 
-// mayBeStale reports whether a stale rule may match m. Messages that handlers enqueue have no route and are
-// never stale.
+// mayBeStale reports whether a stale rule may match m, or its route has an order. Messages that handlers enqueue have
+// no route and are never stale.
 func (s *setup) mayBeStale(m *driver.Message) bool {
 	src := s.sources[m.Source]
-	return m.Route != "" && src != nil && src.work.Stale.Watches(m.Type)
+	return m.Route != "" && src != nil && (src.work.Stale.Watches(m.Type) || src.ordered(m.Route) != nil)
 }
 
-// objectOf returns the object and version that m is about, if a stale rule of its source matches.
-func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVersion, ok bool) {
-	if !s.mayBeStale(m) {
-		return v, false
+// ordered returns the route of that name, if it has an order.
+func (s *source) ordered(name string) *route {
+	for _, r := range s.routes {
+		if r.Name == name && r.Order != nil {
+			return r
+		}
 	}
+	return nil
+}
+
+// hasOrder reports whether a route has an order.
+func (s *setup) hasOrder() bool {
+	return slices.ContainsFunc(s.routes, func(r *route) bool { return r.Order != nil })
+}
+
+// orderOf returns the place of m in a line, if its route has an order.
+func (s *setup) orderOf(m *driver.Message, log *slog.Logger) *driver.Order {
+	src := s.sources[m.Source]
+	if m.Route == "" || src == nil {
+		return nil
+	}
+	r := src.ordered(m.Route)
+	if r == nil {
+		return nil
+	}
+	return r.orderOf(m.Source, m.Destination, storedEvent(m, log))
+}
+
+// storedEvent returns the event of m as rules read it.
+func storedEvent(m *driver.Message, log *slog.Logger) *stale.Event {
 	header, body, err := wire.Stored(m.Headers, m.Body)
 	if err != nil {
 		log.Error("a stored event cannot be read; stale rules see the stored bytes",
 			slog.String("source", m.Source), slog.String("event_id", m.EventID), slog.Any("error", err))
 	}
-	return s.sources[m.Source].work.Stale.ObjectOf(m.Route, &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body})
+	return &stale.Event{ID: m.EventID, Type: m.Type, Header: header, Body: body}
+}
+
+// objectOf returns the object and version that m is about, if a stale rule of its source matches. The order of a route takes
+// the place of the rule.
+func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVersion, ok bool) {
+	src := s.sources[m.Source]
+	if !s.mayBeStale(m) || src.ordered(m.Route) != nil {
+		return v, false
+	}
+	return src.work.Stale.ObjectOf(m.Route, storedEvent(m, log))
 }
 
 // sourceStatus returns the sources by name. cfg holds the windows of all.

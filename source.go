@@ -49,6 +49,7 @@ type source struct {
 	secretBody bool
 	verified   *limit.Bucket
 	routes     []*route
+	spec       *provider.Spec
 	work       *work.Source        // the settings for handlers and stale rules
 	ackSigner  *provider.AckSigner // nil: answers are unsigned
 	retries    time.Duration       // how long the provider retries; 0 if unknown
@@ -86,6 +87,7 @@ func newSource(s Source, all *Config, at place) *source {
 		src.checkURL(at)
 		src.setGuard(at)
 	}
+	src.spec = spec
 	src.setAckKey(spec, at)
 	src.keepForRetries(all, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))

@@ -18,6 +18,7 @@ const (
 	figuresFirst   = time.Minute // at first, figures are written every countInterval
 	clockInterval  = 30 * time.Second
 	pullInterval   = time.Minute
+	sweepInterval  = 2 * time.Second
 	lastTimeout    = 5 * time.Second // for the figures and refused requests at the end of Run
 )
 
@@ -37,6 +38,9 @@ func (in *Engine) maintain(ctx context.Context) {
 	defer confirm.Stop()
 	pull := time.NewTicker(pullInterval)
 	defer pull.Stop()
+	sweep := time.NewTicker(sweepInterval)
+	defer sweep.Stop()
+	maintainStep(ctx, in.log, "sweeping lines", in.sweepLines)
 	maintainStep(ctx, in.log, "reading the database's clock", in.health.clock.read)
 	maintainStep(ctx, in.log, "looking for foreign triggers", in.warnOfTriggers)
 	maintainStep(ctx, in.log, "sampling the backlog", in.sampleBacklog)
@@ -55,6 +59,8 @@ func (in *Engine) maintain(ctx context.Context) {
 			sums.Reset(figuresEvery(time.Since(began)))
 		case <-learned.C:
 			maintainStep(ctx, in.log, "reading learned secrets", in.learned.refresh)
+		case <-sweep.C:
+			maintainStep(ctx, in.log, "sweeping lines", in.sweepLines)
 		case <-confirm.C:
 			in.confirmations.again(ctx)
 		case <-pull.C:
@@ -106,6 +112,28 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 		in.tell.Backlog(backlog)
 	}
 	return err
+}
+
+// maxSwept is how many lines one step of sweepLines looks at.
+const maxSwept = 500
+
+// sweepLines makes messages due that wait for their turn although nothing comes before them, as a crash may leave
+// them. It goes round through all lines, some in each step. It also tells the relays whether there are
+// lines: another process may have routes with order that this one does not have yet.
+func (in *Engine) sweepLines(ctx context.Context) error {
+	began := in.swept == driver.Key{}
+	seen, last, err := in.store.SweepLines(ctx, in.swept, maxSwept)
+	if err != nil {
+		return err
+	}
+	if began || seen > 0 {
+		in.lines.Store(seen > 0)
+	}
+	in.swept = driver.Key{}
+	if seen == maxSwept {
+		in.swept = last
+	}
+	return nil
 }
 
 // warnOfTriggers logs the foreign triggers on the store's tables.

@@ -71,6 +71,10 @@ var (
 	// ReplayReroute has to wait. It matches ErrOpen too.
 	ErrSending = fmt.Errorf("%w: a message is being sent that no route makes any more", ErrOpen)
 
+	// ErrPassed means that the line of a message of the event has sent a higher version. A replay must name
+	// ReplayParams.Stale.
+	ErrPassed = errors.New("a higher version of the object was sent")
+
 	// ErrSent means that a message is already sent, so it cannot be retried by itself.
 	ErrSent = errors.New("already sent")
 

@@ -63,7 +63,7 @@ type Message struct {
 	Route       string
 	Destination string
 	ReceivedAt  time.Time
-	Replayed    bool   // an operator replayed it, so it is sent even if stale
+	Replayed    bool   // an operator replayed it, so it is sent even if stale, unless it is in a line
 	Headers     []byte // the event's, or the message's own
 	Body        []byte // the event's, or the message's own
 	// Unreadable is why the database cannot read the headers and the body, which are nil then. Otherwise it is nil.
@@ -109,6 +109,9 @@ type Completion struct {
 	// Applied is the object version that a MessageSent delivered, where a stale rule watches the
 	// object. It is stored if it is higher than the stored version.
 	Applied *ObjectVersion
+	// Line is that of Admission, of a message that was admitted or passed. The same commit makes the next message of
+	// the line due, and stores the version of a MessageSent if it is higher than the stored one.
+	Line *ObjectVersion
 }
 
 // CheckResponse returns an error that matches ErrBadRow if a store cannot store the response of c.

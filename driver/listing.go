@@ -116,5 +116,6 @@ type DestinationStats struct {
 	Pending     int64
 	Sending     int64
 	Dead        int64
-	OldestDueAt time.Time // earliest due time of a pending message; zero if there is none
+	OldestDueAt time.Time // earliest due time of a pending message that is not parked; zero if there is none
+	HeldLines   int64     // lines that wait at a dead letter, see Order.Hold
 }

@@ -46,6 +46,9 @@ type ReplayParams struct {
 	// Unknown says that the caller knows neither routes nor handlers of the source. Then the error
 	// matches ErrNoRoute where Routes would be used.
 	Unknown bool
+	// Stale allows to send a message of a line although a higher version was sent. Without it, the error matches
+	// ErrPassed then.
+	Stale bool
 	// RequestID makes a repeated request for the same event do nothing and return the first result,
 	// even if the event has changed since. The same RequestID in another mode, or to another destination,
 	// is refused with ErrRequestReused. "" disables this. At most 255 bytes of valid UTF-8 without NUL.

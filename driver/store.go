@@ -21,6 +21,7 @@ type Store interface {
 	ErrorGroups
 	Jobs
 	DeadNews
+	OrderControl
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order. It
@@ -100,7 +101,7 @@ type Store interface {
 	// Replay is one transaction and locks the event first, so one of several concurrent calls wins,
 	// and pruning skips the event. The error matches ErrNotFound, ErrRequestReused, ErrOpen,
 	// ErrBodyPruned, ErrNoteNeeded, ErrModeNeeded, ErrUndecided, ErrNoRoute or ErrLockTimeout, in
-	// this order of precedence; ErrSending comes last, see ReplayReroute. After such an error nothing was changed, and the RequestID is not
+	// this order of precedence; ErrSending, see ReplayReroute, and ErrPassed come last. After such an error nothing was changed, and the RequestID is not
 	// remembered.
 	Replay(ctx context.Context, p *ReplayParams) (*Replayed, error)
 
@@ -310,6 +311,11 @@ type NewMessage struct {
 	// LeaseFor, if not 0, leases the message to the caller of Store.Claim for this time, as its first
 	// attempt, unless the destination is paused. ClaimResult.Leases tells. Other methods ignore it.
 	LeaseFor time.Duration
+	// Order is the place of the message in a line; nil: it is in none. LeaseFor is 0 with it. Store.Replay
+	// ignores it: a message joins its line by Store.Admit at the latest.
+	Order *Order
+	// Unordered says that its route has an order, and the event lacks the key or the version. Stores ignore it.
+	Unordered bool
 }
 
 // ClaimParams are the parameters of Store.Claim.

@@ -238,7 +238,7 @@ func TestDetail(t *testing.T) {
 		},
 		"messages": []any{map[string]any{
 			"id": id, "route": "billing", "destination": "billing", "state": "pending", "note": "", "generation": 0.0,
-			"attempts": 1.0, "status_code": 500.0, "last_error": "answered 500", "due_at": "2026-01-31T12:03:00.000000Z",
+			"attempts": 1.0, "status_code": 500.0, "last_error": "answered 500", "in_line": false, "due_at": "2026-01-31T12:03:00.000000Z",
 			"leased_until": nil, "created_at": "2026-01-31T12:00:00.000000Z", "sent_at": nil, "failed_at": nil,
 		}},
 		"attempts": []any{map[string]any{

@@ -30,7 +30,7 @@ func TestMessagesHaveTheirEvent(t *testing.T) {
 	want := map[string]any{"next": "", "messages": []any{map[string]any{
 		"source": "lab", "event_id": "e1", "type": "invoice.paid", "received_at": "2026-01-31T12:00:00.000000Z",
 		"id": messages[0], "route": "billing", "destination": "billing", "state": "pending", "note": "", "generation": 0.0,
-		"attempts": 0.0, "status_code": nil, "last_error": "", "due_at": "2026-01-31T12:00:00.000000Z", "leased_until": nil,
+		"attempts": 0.0, "status_code": nil, "last_error": "", "in_line": false, "due_at": "2026-01-31T12:00:00.000000Z", "leased_until": nil,
 		"created_at": "2026-01-31T12:00:00.000000Z", "sent_at": nil, "failed_at": nil,
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -65,7 +65,7 @@ func TestSettings(t *testing.T) {
 	circuit := map[string]any{"open": false, "failures": 0.0, "since": nil, "next_probe": nil}
 	destination := func(name, address string, signed bool, rate any) any {
 		return map[string]any{
-			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "more": []any{}, "oldest_due_at": nil, "circuit": circuit, "last_failure": nil,
+			"name": name, "configured": true, "pending": "0", "sending": "0", "dead": "0", "held_lines": "0", "more": []any{}, "oldest_due_at": nil, "circuit": circuit, "last_failure": nil,
 			"paused": false, "paused_at": nil,
 			"settings": map[string]any{
 				"address": address, "sender": address == "", "signed": signed, "timeout_seconds": 15.0, "retry": retry, "concurrency": 16.0, "rate": rate, "on_dead": "",
@@ -144,14 +144,14 @@ func TestStatsAndDestinationsWithMessages(t *testing.T) {
 	}
 	wantAll := []map[string]any{
 		{
-			"name": "billing", "configured": true, "pending": "3", "sending": "1", "dead": "2", "more": []any{},
+			"name": "billing", "configured": true, "pending": "3", "sending": "1", "dead": "2", "held_lines": "0", "more": []any{},
 			"oldest_due_at": "2026-01-31T12:00:00.000000Z", "paused": false, "paused_at": nil,
 			"last_failure": map[string]any{
 				"source": "lab", "event_id": "d1", "type": "invoice.paid", "attempt": 1.0, "status_code": 410.0, "error": "answered 410",
 			},
 		},
 		{
-			"name": "removed", "configured": false, "pending": "1", "sending": "0", "dead": "0", "more": []any{},
+			"name": "removed", "configured": false, "pending": "1", "sending": "0", "dead": "0", "held_lines": "0", "more": []any{},
 			"oldest_due_at": "2026-01-31T11:00:00.000000Z", "settings": nil, "circuit": nil,
 			"paused": false, "paused_at": nil, "last_failure": nil,
 		},

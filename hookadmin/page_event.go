@@ -24,6 +24,7 @@ type eventPage struct {
 	Facts    []fact
 	Timeline *timeline
 	tries    map[string][]Attempt // by message id
+	behind   map[string]int       // by the id of a dead message: how many wait in its line
 
 	Shown     *bodyView // nil if the body is gone, or the page is stale
 	BodyModes []spanLink
@@ -48,6 +49,38 @@ func (p *eventPage) Earlier() int64 {
 
 // Tries returns the attempts of a message; "" stands for the handler.
 func (p *eventPage) Tries(message string) []Attempt { return p.tries[message] }
+
+// Behind tells how many messages wait behind a dead one in its line; "" if none does.
+func (p *eventPage) Behind(message string) string {
+	n := p.behind[message]
+	switch {
+	case n == 0:
+		return ""
+	case n == driver.MaxWaiting:
+		return say.Count(n, "message") + " or more wait behind it, in the order of their object."
+	case n == 1:
+		return "1 message waits behind it, in the order of its object."
+	}
+	return say.Count(n, "message") + " wait behind it, in the order of their object."
+}
+
+// waitingBehind counts the messages that wait behind the dead ones of an event. Without them, the page is still of use.
+func (h *handling) waitingBehind(r *http.Request, d *EventDetail) map[string]int {
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	behind := make(map[string]int)
+	for i := range d.Messages {
+		if m := &d.Messages[i]; m.State == driver.StateDead && m.Route != "" {
+			n, err := h.store.WaitingBehind(ctx, m.ID)
+			if err != nil {
+				h.logAway(r, "counting the messages behind a dead one", err)
+				return behind
+			}
+			behind[m.ID] = n
+		}
+	}
+	return behind
+}
 
 // ErrorOf returns the error of a message, or "" if its last attempt shows it.
 func (p *eventPage) ErrorOf(m *Message) string {
@@ -143,6 +176,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.Facts, content.Timeline, content.Other = eventFacts(content.Root, detail), newTimeline(detail, now), newOtherBody(detail)
 	if !stale.Known() {
 		content.addBody(r)
+		content.behind = h.waitingBehind(r, detail)
 		content.Replay = newReplayPlan(detail)
 		if !detail.BodyPruned && h.engine != nil {
 			content.Reroute = true

@@ -30,6 +30,7 @@ var reasons = []struct {
 	{driver.ErrModeNeeded, "mode_needed", http.StatusUnprocessableEntity},
 	{driver.ErrUndecided, "undecided", http.StatusUnprocessableEntity},
 	{driver.ErrNoRoute, "no_route", http.StatusUnprocessableEntity},
+	{driver.ErrPassed, "passed", http.StatusUnprocessableEntity},
 	{operate.ErrUnknownSource, "unknown_source", http.StatusConflict},
 	{operate.ErrHandledElsewhere, "handled_elsewhere", http.StatusConflict},
 	{driver.ErrTooLate, "too_late", http.StatusGone},
@@ -134,6 +135,11 @@ var (
 			api: "The condition of a route takes too long for this event. Simplify it in the settings, then replay the event.",
 		},
 		{err: driver.ErrNoRoute, api: "No route matches the event. Add one to the settings, then replay the event."},
+		{
+			driver.ErrPassed,
+			`A higher version of the object was sent. Say {"stale":true} if this one is to follow it: the destination then has the older state.`,
+			"A higher version of the object was sent. To send this one after it, use hookonce events replay with --stale.",
+		},
 	}
 	ofRedact = sentences{
 		{err: hookonce.ErrRequestID, api: badRequestID},

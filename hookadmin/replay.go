@@ -15,8 +15,9 @@ type ReplayRequest struct {
 	AsNew   bool   `json:"as_new,omitempty"`
 	SameID  bool   `json:"same_id,omitempty"`
 	Reroute bool   `json:"reroute,omitempty"`
-	To      string `json:"to,omitempty"`   // the name of a destination
-	Note    string `json:"note,omitempty"` // "" or driver.NoteTxEnded
+	To      string `json:"to,omitempty"`    // the name of a destination
+	Note    string `json:"note,omitempty"`  // "" or driver.NoteTxEnded
+	Stale   bool   `json:"stale,omitempty"` // although a higher version of the object was sent
 }
 
 func (q *ReplayRequest) mode() (driver.ReplayMode, *refusal) {

@@ -147,6 +147,7 @@ type Message struct {
 	StatusCode  *int   `json:"status_code"` // of the last answer; null without one
 	LastError   string `json:"last_error"`
 	DueAt       Time   `json:"due_at"`
+	InLine      bool   `json:"in_line"` // pending, and due once messages before it have ended, see routes with order
 	LeasedUntil Time   `json:"leased_until"`
 	CreatedAt   Time   `json:"created_at"`
 	SentAt      Time   `json:"sent_at"`
@@ -281,6 +282,10 @@ func bytesOf(text *string, bytes []byte) []byte {
 }
 
 func newMessage(m *driver.MessageDetail) Message {
+	due, inLine := m.DueAt, m.DueAt.Equal(driver.ParkedUntil)
+	if inLine {
+		due = time.Time{}
+	}
 	return Message{
 		ID:          m.ID,
 		Route:       m.Route,
@@ -291,7 +296,8 @@ func newMessage(m *driver.MessageDetail) Message {
 		Attempts:    m.Attempts,
 		StatusCode:  statusCode(m.StatusCode),
 		LastError:   m.LastError,
-		DueAt:       Time(m.DueAt),
+		DueAt:       Time(due),
+		InLine:      inLine,
 		LeasedUntil: Time(m.LeasedUntil),
 		CreatedAt:   Time(m.CreatedAt),
 		SentAt:      Time(m.SentAt),

@@ -111,6 +111,8 @@ type Destination struct {
 	Pending *int64 `json:"pending,string"`
 	Sending *int64 `json:"sending,string"`
 	Dead    *int64 `json:"dead,string"`
+	// HeldLines counts the objects whose order waits at a dead letter.
+	HeldLines *int64 `json:"held_lines,string"`
 	// More lists the keys of the numbers that stand for so many or more; see Stats.More.
 	More      []string `json:"more"`
 	OldestDue Time     `json:"oldest_due_at"` // of the pending messages; null without one
@@ -311,7 +313,7 @@ func newDestinationPage(configured []operate.DestinationStatus, stats *driver.St
 
 func addCounts(byName map[string]*Destination, counted []driver.DestinationStats) {
 	for _, d := range byName {
-		d.Pending, d.Sending, d.Dead = new(int64), new(int64), new(int64)
+		d.Pending, d.Sending, d.Dead, d.HeldLines = new(int64), new(int64), new(int64), new(int64)
 	}
 	for i := range counted {
 		c := &counted[i]
@@ -321,7 +323,8 @@ func addCounts(byName map[string]*Destination, counted []driver.DestinationStats
 			byName[d.Name] = d
 		}
 		d.Pending, d.Sending, d.Dead, d.OldestDue = &c.Pending, &c.Sending, &c.Dead, Time(c.OldestDueAt)
-		d.More = atLimit(number{"pending", c.Pending}, number{"sending", c.Sending}, number{"dead", c.Dead})
+		d.HeldLines = &c.HeldLines
+		d.More = atLimit(number{"pending", c.Pending}, number{"sending", c.Sending}, number{"dead", c.Dead}, number{"held_lines", c.HeldLines})
 	}
 }
 

@@ -241,14 +241,16 @@ CREATE TABLE {schema}.inline_failure (
 -- Events that failed and were not delivered again for long: they become dead letters.
 CREATE INDEX inline_failure_last ON {schema}.inline_failure (last_at);
 
--- The highest applied version of each object, for sources and routes that skip stale events.
--- Versions compare as bytes.
+-- The highest applied version of each object, for sources that skip stale events and for routes with
+-- order, whose lines these rows are: their lock is the lock of the line. Versions compare as bytes.
 CREATE TABLE {schema}.object_version (
 	object     bytea PRIMARY KEY CHECK (octet_length(object) = 32),
 	source     text NOT NULL,
 	version    bytea NOT NULL, -- empty: the row exists to be locked, and nothing was applied yet
 	shown      text NOT NULL,  -- the version for people
-	applied_at timestamptz NOT NULL
+	applied_at timestamptz NOT NULL,
+	-- Of a line: the message that was let go last, and may have arrived: no answer to it is recorded. Null: there is none.
+	sending_id text COLLATE "C"
 ) WITH (fillfactor = 85);
 
 -- Pruning of versions, oldest first.
@@ -321,6 +323,32 @@ CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at,
 -- Messages and events that died in a span of time, for the summaries of on_dead.
 CREATE INDEX message_dead_failed ON {schema}.message (failed_at) WHERE state = 3;
 CREATE INDEX event_state_dead_failed ON {schema}.event_state (failed_at) WHERE state = 3;
+
+-- Messages of routes with order, each in the line of its object. Apart from message, so that a message
+-- without order has no column and no index of this. A claim only inserts here.
+--
+-- state is a hint, which keeps the rows of ended messages out of the indexes: the state of the message decides.
+CREATE TABLE {schema}.ordered_message (
+	message_id  text COLLATE "C" PRIMARY KEY,
+	line        bytea NOT NULL CHECK (octet_length(line) = 32), -- an object of object_version
+	source      text NOT NULL,
+	destination text COLLATE "C" NOT NULL,
+	version     bytea NOT NULL,                 -- empty: the line has the order of the claims
+	received_at timestamptz NOT NULL,           -- of its event
+	hold        boolean NOT NULL,               -- the line waits at it while it is dead
+	forced      boolean NOT NULL DEFAULT false, -- an operator replayed it although it may be stale
+	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2) -- 0 open, 1 dead, and the line waits at it, 2 ended
+) WITH (
+	fillfactor = 85,
+	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
+	autovacuum_vacuum_insert_scale_factor = 0, autovacuum_vacuum_insert_threshold = 500000
+);
+
+-- A line in its order.
+CREATE INDEX ordered_message_line ON {schema}.ordered_message (line, version, received_at, message_id) WHERE state < 2;
+
+-- Lines that wait at a dead letter: counts up to a limit.
+CREATE INDEX ordered_message_held ON {schema}.ordered_message (destination, line) WHERE state = 1;
 
 -- Failed attempts to send a message, for the audit. An expired lease is an attempt too. The attempt
 -- that sent a message is in the row of the message, until a replay needs that row.
@@ -1518,6 +1546,8 @@ BEGIN
 			DELETE FROM {schema}.attempt_response r USING victim_message v WHERE r.message_id = v.id
 		), handler_attempts AS (
 			DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
+		), places_in_lines AS (
+			DELETE FROM {schema}.ordered_message o USING victim_message v WHERE o.message_id = v.id
 		), messages AS (
 			DELETE FROM {schema}.message m USING victim_message v WHERE m.ctid = v.place
 		), states AS (
@@ -1643,6 +1673,406 @@ $$;
 COMMENT ON FUNCTION {schema}.complete(
 	text[], bigint[], integer[], bigint[], integer[], text[], bigint[], timestamptz, bigint[], bytea[], text[], bytea[], text[], text[], bytea[]
 ) IS 'For hookonce itself: records outcomes of leased messages.';
+
+-- Ordered messages stand in lines, one for each object. The functions that follow keep them:
+-- - A line is the row of object_version whose key is made of the route, the destination and the object.
+--   Its lock is held for the rest of a transaction. A transaction that needs both locks messages first,
+--   sorted by id, and then all its lines, sorted by key. Only then it makes a parked message due, and
+--   passes over one that is locked. So no two of them wait for each other.
+-- - A parked message is pending, and due at the time parked() names, so no lease finds it. It is due
+--   again when the messages before it have ended.
+
+-- When parked messages are due: never. driver.ParkedUntil is the same time.
+CREATE FUNCTION {schema}.parked() RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$ SELECT '9999-01-01 00:00:00+00'::timestamptz $$;
+
+COMMENT ON FUNCTION {schema}.parked() IS 'For hookonce itself: when messages are due that wait for their turn in a line.';
+
+-- Locks lines, and makes the rows of new ones.
+CREATE FUNCTION {schema}.lock_lines(lines bytea[], sources text[]) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+	INSERT INTO {schema}.object_version (object, source, version, shown, applied_at)
+	SELECT i.line, i.source, '', '', now()
+	FROM (
+		SELECT DISTINCT ON (u.line) u.line, u.source FROM unnest(lock_lines.lines, lock_lines.sources) AS u (line, source) ORDER BY u.line
+	) i
+	WHERE NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = i.line)
+	ORDER BY i.line
+	ON CONFLICT (object) DO NOTHING;
+	PERFORM v.object FROM {schema}.object_version v WHERE v.object = ANY (lock_lines.lines) ORDER BY v.object FOR UPDATE;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.lock_lines(bytea[], text[]) IS 'For hookonce itself: locks the lines of ordered messages.';
+
+-- Returns the message of a line that was let go, if it is open and no answer to it is recorded. It may have
+-- arrived, so it goes again before all others: a lower version must not follow it.
+CREATE FUNCTION {schema}.line_holder(line bytea) RETURNS text
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT v.sending_id
+	FROM {schema}.object_version v
+	CROSS JOIN LATERAL (SELECT FROM {schema}.ordered_message o WHERE o.message_id = v.sending_id AND o.line = $1 LIMIT 1) o
+	CROSS JOIN LATERAL (SELECT FROM {schema}.message m WHERE m.id = v.sending_id AND m.state < 2 LIMIT 1) m
+	WHERE v.object = $1
+$$;
+
+COMMENT ON FUNCTION {schema}.line_holder(bytea) IS 'For hookonce itself: the message of a line that may be on its way.';
+
+-- Makes the first open message of a line due if it is parked and none of the line may be on its way. On its
+-- way it closes the rows of messages that have ended. A dead letter with hold stops it, unless a higher
+-- version was sent. The caller has locked the line.
+CREATE FUNCTION {schema}.settle_line(line bytea, at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	applied bytea := coalesce((SELECT v.version FROM {schema}.object_version v WHERE v.object = settle_line.line), '');
+	front   record;
+BEGIN
+	LOOP
+		SELECT o.message_id, o.version, o.state, o.hold, m.state AS message_state, m.due_at INTO front
+		FROM (
+			SELECT * FROM {schema}.ordered_message o
+			WHERE o.line = settle_line.line AND o.state < 2
+			ORDER BY o.version, o.received_at, o.message_id
+			LIMIT 1
+		) o
+		LEFT JOIN LATERAL (SELECT m.state, m.due_at FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m ON true;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		IF front.message_state IN (0, 1) THEN
+			EXIT;
+		END IF;
+		IF front.message_state = 3 AND front.hold AND (front.version = '' OR front.version >= applied) THEN
+			UPDATE {schema}.ordered_message o SET state = 1 WHERE o.message_id = front.message_id AND o.state = 0;
+			RETURN;
+		END IF;
+		UPDATE {schema}.ordered_message o SET state = 2 WHERE o.message_id = front.message_id;
+	END LOOP;
+	IF front.state = 1 THEN
+		UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = front.message_id;
+	END IF;
+	IF front.message_state = 0 AND front.due_at = {schema}.parked()
+		AND coalesce({schema}.line_holder(settle_line.line), front.message_id) = front.message_id
+	THEN
+		UPDATE {schema}.message m SET due_at = at
+		WHERE m.id = (SELECT w.id FROM {schema}.message w WHERE w.id = front.message_id FOR UPDATE SKIP LOCKED)
+			AND m.state = 0 AND m.due_at = {schema}.parked();
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.settle_line(bytea, timestamptz) IS 'For hookonce itself: makes the next message of a line due.';
+
+-- Claims as the function claim does, and puts the new messages of ordered routes into their lines. It
+-- only inserts: a claim waits for no line.
+CREATE FUNCTION {schema}.claim_ordered(
+	lock_timeout text, at timestamptz,
+	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
+	headers bytea[], bodies bytea[], body_hashes bytea[], body_keys bytea[], guards integer[], works integer[],
+	notes text[], remotes text[], gateways text[],
+	message_ids text[], message_keys bytea[], message_routes text[], message_destinations text[], message_leases bigint[],
+	allowed_unsafe text[],
+	ordered_ids text[], ordered_lines bytea[], ordered_sources text[], ordered_versions bytea[], ordered_holds integer[],
+	OUT place bigint, OUT n_claimed integer, OUT lock_before text, OUT received_at timestamptz, OUT token bigint, OUT paused bytea[],
+	OUT is_claimed boolean, OUT body_taken boolean, OUT known_sha256 bytea, OUT is_dead boolean, OUT seen_key bytea, OUT seen_id text
+) RETURNS SETOF record
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+BEGIN
+	RETURN QUERY
+	SELECT c.* FROM {schema}.claim(
+		claim_ordered.lock_timeout, claim_ordered.at, claim_ordered.keys, claim_ordered.sources, claim_ordered.event_ids,
+		claim_ordered.types, claim_ordered.occurred, claim_ordered.headers, claim_ordered.bodies, claim_ordered.body_hashes,
+		claim_ordered.body_keys, claim_ordered.guards, claim_ordered.works, claim_ordered.notes, claim_ordered.remotes,
+		claim_ordered.gateways, claim_ordered.message_ids, claim_ordered.message_keys, claim_ordered.message_routes,
+		claim_ordered.message_destinations, claim_ordered.message_leases, claim_ordered.allowed_unsafe
+	) c;
+	-- A duplicate may be of an event that was claimed without order: its messages join the line, too.
+	INSERT INTO {schema}.ordered_message (message_id, line, source, destination, version, received_at, hold)
+	SELECT o.id, o.line, o.source, m.destination, o.version, m.received_at, o.hold = 1
+	FROM unnest(
+		claim_ordered.ordered_ids, claim_ordered.ordered_lines, claim_ordered.ordered_sources, claim_ordered.ordered_versions,
+		claim_ordered.ordered_holds
+	) AS o (id, line, source, version, hold)
+	CROSS JOIN LATERAL (
+		SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = o.id AND m.state = 0 LIMIT 1
+	) m
+	ON CONFLICT (message_id) DO NOTHING;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.claim_ordered(
+	text, timestamptz, bytea[], text[], text[], text[], timestamptz[], bytea[], bytea[], bytea[], bytea[], integer[], integer[],
+	text[], text[], text[], text[], bytea[], text[], text[], bigint[], text[], text[], bytea[], text[], bytea[], integer[]
+) IS 'For hookonce itself: claims events, some of whose messages are ordered. Pass only verified events.';
+
+-- Decides about leased messages, one row for each: 0 it is in no line, 1 it may be sent, 2 it was parked,
+-- or its lease is lost, 3 it is stale. A message with a line joins it; without one, it is in the line that
+-- it joined before. At most one message of a line may be sent at a time, the lowest open one. It holds the
+-- line until an answer to it is recorded: if its lease runs out, it goes again first.
+CREATE FUNCTION {schema}.admit(
+	ids text[], tokens bigint[], lines bytea[], sources text[], versions bytea[], holds integer[], at timestamptz,
+	OUT place bigint, OUT verdict integer, OUT line bytea, OUT version bytea, OUT shown text
+) RETURNS SETOF record
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	moment    timestamptz := coalesce(admit.at, now());
+	held      text[];
+	all_lines bytea[];
+	all_from  text[];
+	behind    bytea[] := '{}'; -- lines whose messages were parked
+	next      record;
+	applied   record;
+	before    text;
+BEGIN
+	PERFORM {schema}.durably();
+	-- The messages of lines, locked before the lines.
+	SELECT array_agg(h.id) INTO held
+	FROM (
+		SELECT m.id
+		FROM (
+			SELECT u.id, u.token FROM unnest(admit.ids, admit.tokens, admit.lines) AS u (id, token, line)
+			WHERE u.line <> '' OR EXISTS (SELECT FROM {schema}.ordered_message o WHERE o.message_id = u.id)
+			ORDER BY u.id COLLATE "C"
+		) i
+		CROSS JOIN LATERAL (
+			SELECT m.id FROM {schema}.message m WHERE m.id = i.id AND m.token = i.token AND m.state = 1 FOR UPDATE
+		) m
+	) h;
+	INSERT INTO {schema}.ordered_message AS o (message_id, line, source, destination, version, received_at, hold)
+	SELECT u.id, u.line, u.source, m.destination, u.version, m.received_at, u.hold = 1
+	FROM unnest(admit.ids, admit.lines, admit.sources, admit.versions, admit.holds) AS u (id, line, source, version, hold)
+	CROSS JOIN LATERAL (SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = u.id LIMIT 1) m
+	WHERE u.line <> '' AND u.id = ANY (held)
+	ORDER BY u.id
+	ON CONFLICT (message_id) DO UPDATE
+	SET line = excluded.line, version = excluded.version, hold = excluded.hold, destination = excluded.destination, state = 0
+	WHERE (o.line, o.version, o.hold, o.destination, o.state)
+		IS DISTINCT FROM (excluded.line, excluded.version, excluded.hold, excluded.destination, 0::smallint);
+	UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = ANY (held) AND o.state > 0;
+
+	SELECT array_agg(o.line), array_agg(o.source) INTO all_lines, all_from
+	FROM unnest(held) AS h (id)
+	CROSS JOIN LATERAL (SELECT o.line, o.source FROM {schema}.ordered_message o WHERE o.message_id = h.id LIMIT 1) o;
+	IF all_lines IS NOT NULL THEN
+		PERFORM {schema}.lock_lines(all_lines, all_from);
+	END IF;
+
+	FOR next IN
+		SELECT i.place, i.id, i.token, i.line AS given, o.line, o.version, o.received_at, o.forced, i.id = ANY (held) AS is_held
+		FROM unnest(admit.ids, admit.tokens, admit.lines) WITH ORDINALITY AS i (id, token, line, place)
+		LEFT JOIN LATERAL (
+			SELECT o.line, o.version, o.received_at, o.forced FROM {schema}.ordered_message o WHERE o.message_id = i.id LIMIT 1
+		) o ON true
+		ORDER BY o.line, o.version, o.received_at, i.id COLLATE "C"
+	LOOP
+		place := next.place;
+		line := next.line;
+		version := next.version;
+		shown := NULL;
+		IF next.line IS NULL AND next.given = '' THEN
+			verdict := 0;
+			RETURN NEXT;
+			CONTINUE;
+		END IF;
+		verdict := 2;
+		IF next.is_held IS NOT TRUE THEN
+			RETURN NEXT;
+			CONTINUE;
+		END IF;
+		SELECT v.version, v.shown INTO applied FROM {schema}.object_version v WHERE v.object = next.line;
+		before := {schema}.line_holder(next.line);
+		IF applied IS NULL THEN
+			NULL; -- pruning removed the row just before the lock: the message is due again at once
+		ELSIF next.version <> '' AND next.version < applied.version AND NOT next.forced THEN
+			verdict := 3;
+			shown := applied.shown;
+		ELSE
+			IF before IS NULL AND (next.version = '' OR next.version >= applied.version) THEN
+				SELECT o.message_id INTO before
+				FROM {schema}.ordered_message o
+				CROSS JOIN LATERAL (SELECT m.state FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m
+				WHERE o.line = next.line AND o.state < 2 AND (o.version = '' OR o.version >= applied.version)
+					AND (m.state < 2 OR m.state = 3 AND o.hold)
+				ORDER BY o.version, o.received_at, o.message_id
+				LIMIT 1;
+			END IF;
+			IF before IS NULL OR before = next.id THEN
+				verdict := 1;
+				UPDATE {schema}.object_version v SET sending_id = next.id WHERE v.object = next.line;
+			END IF;
+		END IF;
+		IF verdict = 2 THEN
+			UPDATE {schema}.message m
+			SET state = 0, attempts = m.attempts - 1, due_at = CASE WHEN applied IS NULL THEN moment ELSE {schema}.parked() END
+			WHERE m.id = next.id;
+			behind := behind || next.line;
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+	PERFORM {schema}.settle_line(b.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(behind) AS u (line)) b;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.admit(text[], bigint[], bytea[], text[], bytea[], integer[], timestamptz) IS
+	'For hookonce itself: which leased messages of lines may be sent.';
+
+-- Records outcomes as the function complete does. In the same commit the lines of some of them, given by
+-- their places, keep the versions that were sent, and go on.
+CREATE FUNCTION {schema}.complete_ordered(
+	ids text[], tokens bigint[], outcomes integer[], retry_ins bigint[], status_codes integer[], errors text[], tooks bigint[],
+	at timestamptz,
+	object_places bigint[], objects bytea[], object_sources text[], object_versions bytea[], object_shown text[],
+	content_types text[], responses bytea[],
+	line_places bigint[], lines bytea[], line_sources text[], line_versions bytea[], line_shown text[]
+) RETURNS SETOF bigint
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	moment timestamptz := coalesce(complete_ordered.at, now());
+	places bigint[];
+BEGIN
+	places := ARRAY(
+		SELECT {schema}.complete(
+			complete_ordered.ids, complete_ordered.tokens, complete_ordered.outcomes, complete_ordered.retry_ins,
+			complete_ordered.status_codes, complete_ordered.errors, complete_ordered.tooks, complete_ordered.at,
+			complete_ordered.object_places, complete_ordered.objects, complete_ordered.object_sources, complete_ordered.object_versions,
+			complete_ordered.object_shown, complete_ordered.content_types, complete_ordered.responses
+		)
+	);
+	PERFORM {schema}.lock_lines(complete_ordered.lines, complete_ordered.line_sources);
+	UPDATE {schema}.object_version v
+	SET version = i.version, shown = i.shown, applied_at = moment
+	FROM (
+		SELECT DISTINCT ON (l.line) l.line, l.version, l.shown
+		FROM unnest(complete_ordered.line_places, complete_ordered.lines, complete_ordered.line_versions, complete_ordered.line_shown)
+			AS l (place, line, version, shown)
+		WHERE complete_ordered.outcomes[l.place] = 1 AND l.place = ANY (places)
+		ORDER BY l.line, l.version DESC
+	) i
+	WHERE v.object = ANY (ARRAY[i.line]) AND i.version > v.version;
+	UPDATE {schema}.object_version v
+	SET sending_id = NULL
+	FROM unnest(complete_ordered.line_places, complete_ordered.lines) AS l (place, line)
+	WHERE v.object = ANY (ARRAY[l.line]) AND v.sending_id = complete_ordered.ids[l.place] AND l.place = ANY (places)
+		AND (complete_ordered.outcomes[l.place] <> 2 OR complete_ordered.status_codes[l.place] > 0);
+	UPDATE {schema}.ordered_message o
+	SET state = 2, forced = false
+	FROM unnest(complete_ordered.line_places) AS l (place)
+	WHERE o.message_id = ANY (ARRAY[complete_ordered.ids[l.place]]) AND complete_ordered.outcomes[l.place] IN (1, 4) AND l.place = ANY (places);
+	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(complete_ordered.lines) AS u (line)) l;
+	RETURN QUERY SELECT unnest(places);
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.complete_ordered(
+	text[], bigint[], integer[], bigint[], integer[], text[], bigint[], timestamptz, bigint[], bytea[], text[], bytea[], text[], text[], bytea[],
+	bigint[], bytea[], text[], bytea[], text[]
+) IS 'For hookonce itself: records outcomes of leased messages, some of which are ordered.';
+
+-- Settles the lines of messages that an operator ended or gave back.
+CREATE FUNCTION {schema}.settle_messages(ids text[], at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	lines   bytea[];
+	sources text[];
+BEGIN
+	SELECT array_agg(o.line), array_agg(o.source) INTO lines, sources
+	FROM unnest(settle_messages.ids) AS i (id)
+	CROSS JOIN LATERAL (SELECT o.line, o.source FROM {schema}.ordered_message o WHERE o.message_id = i.id LIMIT 1) o;
+	IF lines IS NULL THEN
+		RETURN;
+	END IF;
+	PERFORM {schema}.lock_lines(lines, sources);
+	UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = ANY (settle_messages.ids) AND o.state > 0;
+	PERFORM {schema}.settle_line(l.line, coalesce(settle_messages.at, now())) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line)) l;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.settle_messages(text[], timestamptz) IS 'For hookonce itself: settles the lines of messages.';
+
+-- Settles up to n lines with open messages that come after a line, and returns them. It passes over
+-- those that are locked: their holder looks at them.
+CREATE FUNCTION {schema}.sweep_lines(after bytea, n integer) RETURNS SETOF bytea
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	place bytea := sweep_lines.after;
+BEGIN
+	FOR i IN 1 .. sweep_lines.n LOOP
+		SELECT o.line INTO place FROM {schema}.ordered_message o WHERE o.line > place AND o.state < 2 ORDER BY o.line LIMIT 1;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		PERFORM v.object FROM {schema}.object_version v WHERE v.object = place FOR UPDATE SKIP LOCKED;
+		IF FOUND THEN
+			PERFORM {schema}.settle_line(place, now());
+		END IF;
+		RETURN NEXT place;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.sweep_lines(bytea, integer) IS 'For hookonce itself: settles lines that wait.';
 
 -- The functions for applications follow: take, fail and enqueue. They check their arguments and run
 -- with the rights of their owner. So an application needs no right on a table, and cannot write a row

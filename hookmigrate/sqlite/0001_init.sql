@@ -151,14 +151,17 @@ CREATE TABLE hookonce_inline_failure (
 -- Events that failed and were not delivered again for long: they become dead letters.
 CREATE INDEX hookonce_inline_failure_last ON hookonce_inline_failure (last_at);
 
--- The highest applied version of each object, for sources and routes that skip stale events.
--- Versions compare as bytes.
+-- The highest applied version of each object, for sources that skip stale events and for routes with
+-- order, whose lines these rows are. Versions compare as bytes.
 CREATE TABLE hookonce_object_version (
     object     BLOB    NOT NULL PRIMARY KEY CHECK (length(object) = 32),
     source     TEXT    NOT NULL,
     version    BLOB    NOT NULL,
     shown      TEXT    NOT NULL, -- the version for people
-    applied_at INTEGER NOT NULL
+    applied_at INTEGER NOT NULL,
+    -- Of a line: the number of the message that was let go last, and may have arrived: no answer to it is
+    -- recorded. Null: there is none.
+    sending    INTEGER
 ) STRICT, WITHOUT ROWID;
 
 -- Pruning of versions, oldest first.
@@ -227,6 +230,28 @@ CREATE INDEX hookonce_message_dead_signature ON hookonce_message (signature, rec
 -- Messages and events that died in a span of time, for the summaries of on_dead.
 CREATE INDEX hookonce_message_dead_failed ON hookonce_message (failed_at) WHERE state = 3;
 CREATE INDEX hookonce_event_state_dead_failed ON hookonce_event_state (failed_at) WHERE state = 3;
+
+-- Messages of routes with order, each in the line of its object. Apart from hookonce_message, so that a
+-- message without order has no column and no index of this.
+--
+-- state is a hint, which keeps the rows of ended messages out of the indexes: the state of the message decides.
+CREATE TABLE hookonce_ordered_message (
+    number      INTEGER NOT NULL PRIMARY KEY, -- of the message
+    line        BLOB    NOT NULL CHECK (length(line) = 32), -- an object of hookonce_object_version
+    source      TEXT    NOT NULL,
+    destination TEXT    NOT NULL,
+    version     BLOB    NOT NULL,           -- empty: the line has the order of the claims
+    received_at INTEGER NOT NULL,           -- of its event
+    hold        INTEGER NOT NULL,           -- 1: the line waits at it while it is dead
+    forced      INTEGER NOT NULL DEFAULT 0, -- 1: an operator replayed it although it may be stale
+    state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2) -- 0 open, 1 dead, and the line waits at it, 2 ended
+) STRICT;
+
+-- A line in its order.
+CREATE INDEX hookonce_ordered_message_line ON hookonce_ordered_message (line, version, received_at, number) WHERE state < 2;
+
+-- Lines that wait at a dead letter: counts up to a limit.
+CREATE INDEX hookonce_ordered_message_held ON hookonce_ordered_message (destination) WHERE state = 1;
 
 -- Failed attempts to send a message, for the audit. An expired lease is an attempt too. The attempt
 -- that sent a message is in the row of the message, until a replay needs that row.

@@ -147,6 +147,26 @@ func (s *store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) (resul
 	return s.Store.SweepRuns(ctx, p)
 }
 
+func (s *store) Admit(ctx context.Context, p *driver.AdmitParams) (result []driver.Admission, err error) {
+	defer s.observe("admit", time.Now(), &err)
+	return s.Store.Admit(ctx, p)
+}
+
+func (s *store) SettleLines(ctx context.Context, ids []string) (err error) {
+	defer s.observe("settle_lines", time.Now(), &err)
+	return s.Store.SettleLines(ctx, ids)
+}
+
+func (s *store) SweepLines(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
+	defer s.observe("sweep_lines", time.Now(), &err)
+	return s.Store.SweepLines(ctx, after, limit)
+}
+
+func (s *store) WaitingBehind(ctx context.Context, messageID string) (result int, err error) {
+	defer s.observe("waiting_behind", time.Now(), &err)
+	return s.Store.WaitingBehind(ctx, messageID)
+}
+
 func (s *store) Versions(ctx context.Context, objects []driver.Key) (result map[driver.Key]driver.ObjectVersion, err error) {
 	defer s.observe("versions", time.Now(), &err)
 	return s.Store.Versions(ctx, objects)

@@ -39,6 +39,7 @@ var (
 	messagesPending = described("messages_pending", "Messages that wait or are being sent, counted up to a limit.", "destination")
 	messagesOldest  = described("messages_oldest_due_seconds", "How long the oldest pending message has been due.", "destination")
 	deadLetters     = described("dead_letters", "Events (source) and messages (destination) that are dead, counted up to a limit.", "source", "destination")
+	heldLines       = described("held_lines", "Objects whose order waits at a dead letter, counted up to a limit.", "destination")
 	databaseBytes   = described("database_bytes", "Size of hookonce's tables and indexes, or of the SQLite file.")
 	logBytes        = described("sqlite_log_bytes", "Size of SQLite's write-ahead log; 0 on PostgreSQL.")
 	clockOffset     = described("clock_offset_seconds", "This machine's clock minus the database's.")
@@ -50,7 +51,7 @@ func described(name, help string, labels ...string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (d *database) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{eventsPending, eventsOldest, messagesPending, messagesOldest, deadLetters, databaseBytes, logBytes, clockOffset} {
+	for _, desc := range []*prometheus.Desc{eventsPending, eventsOldest, messagesPending, messagesOldest, deadLetters, heldLines, databaseBytes, logBytes, clockOffset} {
 		to <- desc
 	}
 }
@@ -74,6 +75,7 @@ func (d *database) Collect(to chan<- prometheus.Metric) {
 		gauge(messagesPending, float64(w.Open), destination)
 		gauge(messagesOldest, d.age(w.OldestDueAt), destination)
 		gauge(deadLetters, float64(w.Dead), "", destination)
+		gauge(heldLines, float64(w.HeldLines), destination)
 	}
 	gauge(databaseBytes, float64(d.last.Bytes))
 	gauge(logBytes, float64(d.last.LogBytes))
@@ -131,7 +133,7 @@ func (d *database) grouped(names *labels, all map[string]driver.Waiting) map[str
 		if !ok {
 			continue // a reload took the name away
 		}
-		sum.Open, sum.Dead = sum.Open+w.Open, sum.Dead+w.Dead
+		sum.Open, sum.Dead, sum.HeldLines = sum.Open+w.Open, sum.Dead+w.Dead, sum.HeldLines+w.HeldLines
 		if sum.OldestDueAt.IsZero() || !w.OldestDueAt.IsZero() && w.OldestDueAt.Before(sum.OldestDueAt) {
 			sum.OldestDueAt = w.OldestDueAt
 		}

@@ -19,19 +19,19 @@ type Metrics struct {
 	registry              *prometheus.Registry
 	sources, destinations labels
 
-	deliveries, refused                               *prometheus.CounterVec
-	ack                                               *prometheus.HistogramVec
-	lastEvent                                         *prometheus.GaugeVec
-	claim, claimSize                                  prometheus.Histogram
-	attempts                                          *prometheus.CounterVec
-	attempt                                           *prometheus.HistogramVec
-	dead, barred                                      *prometheus.CounterVec
-	reopened, replayed, discarded, stale, other, lost *prometheus.CounterVec
-	store                                             *prometheus.HistogramVec
-	storeErrors, pruned                               *prometheus.CounterVec
-	reloadWorked, reloadedAt                          prometheus.Gauge
-	certificate                                       *prometheus.GaugeVec
-	certificateFailures, handshakeErrors              *prometheus.CounterVec
+	deliveries, refused                                          *prometheus.CounterVec
+	ack                                                          *prometheus.HistogramVec
+	lastEvent                                                    *prometheus.GaugeVec
+	claim, claimSize                                             prometheus.Histogram
+	attempts                                                     *prometheus.CounterVec
+	attempt                                                      *prometheus.HistogramVec
+	dead, barred                                                 *prometheus.CounterVec
+	reopened, replayed, discarded, stale, other, lost, unordered *prometheus.CounterVec
+	store                                                        *prometheus.HistogramVec
+	storeErrors, pruned                                          *prometheus.CounterVec
+	reloadWorked, reloadedAt                                     prometheus.Gauge
+	certificate                                                  *prometheus.GaugeVec
+	certificateFailures, handshakeErrors                         *prometheus.CounterVec
 
 	// StreamClients is the number of clients that follow the live event stream.
 	StreamClients prometheus.Gauge
@@ -76,6 +76,7 @@ func (m *Metrics) makeOfDeliveries() {
 	m.claimSize = m.histogram("claim_batch_size", "Events in a statement that claims.", prometheus.ExponentialBuckets(1, 2, 11))
 	m.reopened = m.counters("reopened_total", "Dead events that a delivery reopened.", "source")
 	m.other = m.counters("other_body_total", "Duplicates whose body differs from the first one.", "source")
+	m.unordered = m.counters("unordered_total", "New messages of routes with order whose events lack the key or the version.", "source")
 	m.lost = m.counters("unrouted_total", "New events that matched no route and have no consumer.", "source")
 }
 
@@ -159,7 +160,7 @@ func (m *Metrics) Settle() {
 func (m *Metrics) ofSources() []*prometheus.MetricVec {
 	return []*prometheus.MetricVec{
 		m.deliveries.MetricVec, m.refused.MetricVec, m.ack.MetricVec, m.lastEvent.MetricVec, m.dead.MetricVec, m.reopened.MetricVec,
-		m.replayed.MetricVec, m.discarded.MetricVec, m.stale.MetricVec, m.other.MetricVec, m.lost.MetricVec,
+		m.replayed.MetricVec, m.discarded.MetricVec, m.stale.MetricVec, m.other.MetricVec, m.lost.MetricVec, m.unordered.MetricVec,
 	}
 }
 

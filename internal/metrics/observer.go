@@ -61,6 +61,7 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	add(m.reopened, d.Reopened, source)
 	add(m.other, d.OtherBodies, source)
 	add(m.lost, d.Unrouted, source)
+	add(m.unordered, d.Unordered, source)
 	add(m.dead, d.Undecided, source, "")
 }
 

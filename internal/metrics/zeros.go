@@ -23,7 +23,7 @@ func (m *Metrics) deliveryZeros() {
 				zero(m.refused, source, reason)
 			}
 		}
-		for _, vec := range []*prometheus.CounterVec{m.reopened, m.replayed, m.discarded, m.stale, m.other, m.lost} {
+		for _, vec := range []*prometheus.CounterVec{m.reopened, m.replayed, m.discarded, m.stale, m.other, m.lost, m.unordered} {
 			zero(vec, source)
 		}
 		zero(m.dead, source, "")

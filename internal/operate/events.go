@@ -20,6 +20,7 @@ type ReplayRequest struct {
 	Mode      driver.ReplayMode
 	To        string
 	Note      string
+	Stale     bool
 	RequestID string
 }
 
@@ -56,7 +57,7 @@ func (o *Operator) replay(ctx context.Context, r *ReplayRequest) (*driver.Replay
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: replay: %w", err)
 	}
-	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, To: r.To, Note: r.Note, RequestID: r.RequestID}
+	p := &driver.ReplayParams{Key: detail.Key, Mode: r.Mode, To: r.To, Note: r.Note, Stale: r.Stale, RequestID: r.RequestID}
 	if err := o.opts.Decide(p, detail); err != nil {
 		return nil, err
 	}

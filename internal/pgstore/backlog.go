@@ -13,7 +13,7 @@ import (
 var (
 	sourceBacklogSQL = statement(`
 SELECT n.name,
-	least($2::bigint, fresh.n + tried.n), least(fresh.oldest, tried.oldest), dead.n
+	least($2::bigint, fresh.n + tried.n), least(fresh.oldest, tried.oldest), dead.n, 0::bigint
 FROM unnest($1::text[]) n(name)
 CROSS JOIN LATERAL (` + oldestEventsSQL + freshSQL + ` ORDER BY s.due_at LIMIT $2::bigint) s) fresh
 CROSS JOIN LATERAL (` + oldestEventsSQL + triedSQL + ` ORDER BY s.due_at LIMIT $2::bigint) s) tried
@@ -31,7 +31,7 @@ CROSS JOIN LATERAL (
 	// Dead messages and events are compared by two bounds: only the index that begins with the name has that
 	// order, while an equality would let the server read the dead ones of all names by time.
 	destinationBacklogSQL = statement(`
-SELECT n.name, open.n, open.oldest, dead.n
+SELECT n.name, open.n, open.oldest, dead.n, held.n
 FROM unnest($1::text[]) n(name)
 CROSS JOIN LATERAL (
 	SELECT count(*) AS n, min(m.due_at) AS oldest FROM (
@@ -44,7 +44,12 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.message m WHERE m.destination >= n.name AND m.destination <= n.name AND m.state = 3
 		ORDER BY m.destination, m.received_at LIMIT $2::bigint
 	) m
-) dead`)
+) dead
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n FROM (
+		SELECT 1 FROM {schema}.ordered_message l WHERE l.destination = n.name AND l.state = 1 ORDER BY l.line LIMIT $2::bigint
+	) l
+) held`)
 )
 
 const (
@@ -94,7 +99,7 @@ func backlogOf(ctx context.Context, conn Conn, sql string, names []string, limit
 		var name string
 		var w driver.Waiting
 		var oldest *time.Time
-		err := r.Scan(&name, &w.Open, &oldest, &w.Dead)
+		err := r.Scan(&name, &w.Open, &oldest, &w.Dead, &w.HeldLines)
 		w.OldestDueAt = timeOf(oldest)
 		all[name] = w
 		return err

@@ -196,6 +196,10 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 	var rows []claimRow
 	claimed := -1 // until the row with the count
 	var given leases
+	sql, args := claimSQL, b.arguments()
+	if lines := b.lines(); len(lines.ids) > 0 {
+		sql, args = claimOrderedSQL, append(args, lines.ids, lines.lines, lines.sources, lines.versions, lines.holds)
+	}
 	err := b.write("claiming", func(r Rows) error {
 		var row claimRow
 		var place int64
@@ -218,7 +222,7 @@ func (s *Store) claimOnce(b *claimBatch) ([]claimRow, error) {
 		row.place = b.places[place-1]
 		rows = append(rows, row)
 		return nil
-	}, s.text(claimSQL), b.arguments()...)
+	}, s.text(sql), args...)
 	if err != nil {
 		return nil, err
 	}

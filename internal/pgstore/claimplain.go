@@ -29,7 +29,7 @@ func (s *Store) plain(p *driver.ClaimParams) bool {
 	}
 	for i := range p.Claims {
 		c := &p.Claims[i]
-		if c.BodyGuard != driver.BodyIgnore || c.Work == driver.WorkDone || c.Undecided != "" {
+		if c.BodyGuard != driver.BodyIgnore || c.Work == driver.WorkDone || c.Undecided != "" || hasOrder(c) {
 			return false
 		}
 	}

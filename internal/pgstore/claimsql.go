@@ -12,6 +12,17 @@ FROM {schema}.claim(
 	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bigint[], $22::text[]
 )`)
 
+	// claimOrderedSQL makes a claim with messages that are in lines.
+	claimOrderedSQL = statement(`
+SELECT place, n_claimed, lock_before, received_at, token, paused, is_claimed, body_taken, known_sha256, is_dead, seen_key, seen_id
+FROM {schema}.claim_ordered(
+	$1::text, $2::timestamptz,
+	$3::bytea[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::bytea[], $9::bytea[],
+	$10::bytea[], $11::bytea[], $12::int[], $13::int[],
+	$14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::text[], $20::text[], $21::bigint[], $22::text[],
+	$23::text[], $24::bytea[], $25::text[], $26::bytea[], $27::int[]
+)`)
+
 	// insertNewSQL inserts the new ones of some events, in one transaction with their state rows. It
 	// returns whether the server is safe, how many events were new and, if some were not, the keys of
 	// those that were. insertRoutedSQL also inserts their messages, leased or not as the claim function does

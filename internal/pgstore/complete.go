@@ -15,6 +15,14 @@ FROM {schema}.complete(
 	$9::bigint[], $10::bytea[], $11::text[], $12::bytea[], $13::text[], $14::text[], $15::bytea[]
 ) AS place`)
 
+// completeOrderedSQL does the same with messages that are in lines.
+var completeOrderedSQL = statement(`
+SELECT place
+FROM {schema}.complete_ordered(
+	$1::text[], $2::bigint[], $3::int[], $4::bigint[], $5::int[], $6::text[], $7::bigint[], $8::timestamptz,
+	$9::bigint[], $10::bytea[], $11::text[], $12::bytea[], $13::text[], $14::text[], $15::bytea[],
+	$16::bigint[], $17::bytea[], $18::text[], $19::bytea[], $20::text[]) AS place`)
+
 // Complete implements [driver.Store].
 func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
 	const op = "completing messages"
@@ -25,6 +33,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 	var tokens, retryIn, took []int64
 	var outcomes, statusCodes []int32
 	applied, appliedBy := newVersionArgs(), []int64{}
+	lines, linesOf := newVersionArgs(), []int64{}
 	seen := make(map[driver.MessageLease]bool, len(p.Completions))
 	for i := range p.Completions {
 		c := &p.Completions[i]
@@ -49,9 +58,20 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 			applied.add(c.Applied)
 			appliedBy = append(appliedBy, int64(len(places)))
 		}
+		if c.Line != nil {
+			lines.add(c.Line)
+			linesOf = append(linesOf, int64(len(places)))
+		}
 	}
 	if len(places) == 0 {
 		return held, nil
+	}
+	sql, args := completeSQL, []any{
+		ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
+		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown, types, responses,
+	}
+	if len(linesOf) > 0 {
+		sql, args = completeOrderedSQL, append(args, linesOf, lines.objects, lines.sources, lines.versions, lines.shown)
 	}
 	err := s.writeBinary(ctx, op, func(r Rows) error {
 		var place int64
@@ -60,8 +80,7 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		}
 		held[places[place-1]] = true
 		return nil
-	}, s.statement(completeSQL), ids, tokens, outcomes, retryIn, statusCodes, errors, took, clock(p.Now),
-		appliedBy, applied.objects, applied.sources, applied.versions, applied.shown, types, responses)
+	}, s.statement(sql), args...)
 	if err != nil {
 		return nil, err
 	}

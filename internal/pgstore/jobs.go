@@ -246,7 +246,7 @@ func (s *Store) StepJob(ctx context.Context, p *driver.JobStep) (held bool, done
 			if p.Action == driver.JobDiscard {
 				sql = s.text(discardSQL)
 			}
-			done, err = onLetters(ctx, conn, sql, &driver.DeadLetterParams{Letters: p.Letters, Operation: p.ID, Now: p.Now})
+			done, err = s.onLetters(ctx, conn, sql, &driver.DeadLetterParams{Letters: p.Letters, Operation: p.ID, Now: p.Now})
 			if err != nil {
 				return err
 			}

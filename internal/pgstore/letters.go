@@ -105,15 +105,19 @@ func (s *Store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool
 }
 
 func (s *Store) onLettersAlone(ctx context.Context, op, sql string, p *driver.DeadLetterParams) ([]bool, error) {
-	done, err := onLetters(ctx, s.pools.Admin, sql, p)
+	var done []bool
+	err := transact(ctx, s.pools.Admin, op, func(conn Conn) (err error) {
+		done, err = s.onLetters(ctx, conn, sql, p)
+		return err
+	})
 	if err != nil {
-		return nil, writeFailed(s.pools.Admin, op, err)
+		return nil, err
 	}
 	return done, nil
 }
 
-// onLetters runs a statement on letters. It returns which of them it changed.
-func onLetters(ctx context.Context, conn Conn, sql string, p *driver.DeadLetterParams) ([]bool, error) {
+// onLetters runs a statement on letters, and lets their lines go on. It returns which letters it changed.
+func (s *Store) onLetters(ctx context.Context, conn Conn, sql string, p *driver.DeadLetterParams) ([]bool, error) {
 	done := make([]bool, len(p.Letters))
 	var places []int
 	var keys [][]byte
@@ -138,7 +142,10 @@ func onLetters(ctx context.Context, conn Conn, sql string, p *driver.DeadLetterP
 		done[places[place-1]] = true
 		return nil
 	}, sql, keys, ids, clock(p.Now), p.Operation)
-	return done, err
+	if err != nil {
+		return nil, err
+	}
+	return done, s.settle(ctx, conn, slices.DeleteFunc(ids, func(id string) bool { return id == "" }), p.Now)
 }
 
 var (

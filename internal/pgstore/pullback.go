@@ -60,7 +60,7 @@ WITH setting AS MATERIALIZED (
 		FROM {schema}.message m
 		WHERE m.state IN (0, 1)
 			AND (m.destination, m.due_at) > (i.destination, setting.farthest)
-			AND (m.destination, m.due_at) <= (i.destination, 'infinity'::timestamptz)
+			AND (m.destination, m.due_at) < (i.destination, {schema}.parked())
 			AND m.due_at > setting.now + CASE WHEN m.state = 1 THEN ` + longestLease + ` WHEN m.attempts > 0 THEN m.retry_in ELSE 0 END * interval '1 microsecond'
 		ORDER BY m.destination, m.due_at
 		LIMIT $4::int

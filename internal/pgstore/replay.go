@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -187,9 +188,15 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 		if err != nil {
 			return refusedError{err}
 		}
+		if err := s.keepOrder(ctx, conn, p, event, plan); err != nil {
+			return err
+		}
 		result := plan.Replayed(event)
 		replayed = &result
-		return s.carryOut(ctx, conn, p, plan)
+		if err := s.carryOut(ctx, conn, p, plan); err != nil {
+			return err
+		}
+		return s.settle(ctx, conn, append(slices.Clone(plan.Skip), plan.Replace...), p.Now)
 	})
 	if err != nil {
 		return nil, err

@@ -60,11 +60,11 @@ WITH RECURSIVE open AS (
 	UNION
 	SELECT destination FROM dead WHERE destination IS NOT NULL
 )
-SELECT n.destination, least($1::bigint, o.pending), least($1::bigint, o.sending), d.n, o.oldest
+SELECT n.destination, least($1::bigint, o.pending), least($1::bigint, o.sending), d.n, o.oldest, h.n
 FROM name n
 CROSS JOIN LATERAL (
 	SELECT count(*) FILTER (WHERE state = 0) AS pending, count(*) FILTER (WHERE state = 1) AS sending,
-		min(due_at) FILTER (WHERE state = 0) AS oldest
+		min(due_at) FILTER (WHERE state = 0 AND due_at < {schema}.parked()) AS oldest
 	FROM (
 		(SELECT m.state, m.due_at FROM {schema}.message m
 			WHERE m.destination = n.destination AND m.state IN (0, 1) AND m.due_at < now() ORDER BY m.due_at LIMIT $1::bigint)
@@ -78,6 +78,11 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.message m WHERE m.destination = n.destination AND m.state = 3 ORDER BY m.received_at LIMIT $1::bigint
 	) m
 ) d
+CROSS JOIN LATERAL (
+	SELECT count(*) AS n FROM (
+		SELECT 1 FROM {schema}.ordered_message l WHERE l.destination = n.destination AND l.state = 1 ORDER BY l.destination, l.line LIMIT $1::bigint
+	) l
+) h
 ORDER BY n.destination COLLATE "C"`)
 )
 
@@ -101,7 +106,7 @@ func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 		return scan(ctx, conn, func(r Rows) error {
 			var d driver.DestinationStats
 			var oldest *time.Time
-			err := r.Scan(&d.Destination, &d.Pending, &d.Sending, &d.Dead, &oldest)
+			err := r.Scan(&d.Destination, &d.Pending, &d.Sending, &d.Dead, &oldest, &d.HeldLines)
 			d.OldestDueAt = timeOf(oldest)
 			stats.Destinations = append(stats.Destinations, d)
 			return err

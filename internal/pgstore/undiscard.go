@@ -54,6 +54,16 @@ WITH setting AS MATERIALIZED (
 SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told),
 	coalesce((SELECT id::text FROM entry ORDER BY id DESC LIMIT 1), '')`)
 
+// settleUndoneSQL lets the letters of these entries hold their lines again. Its arguments are those of undiscardSQL.
+var settleUndoneSQL = statement(`
+SELECT {schema}.settle_messages(ARRAY(
+	SELECT h.message_id
+	FROM {schema}.history h
+	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > coalesce(nullif($2::text, ''), '00000000-0000-0000-0000-000000000000')::uuid
+	ORDER BY h.id
+	LIMIT $3::int
+), $4::timestamptz)`)
+
 var discardsSQL = statement(`
 SELECT (
 	SELECT count(*) FROM (
@@ -80,6 +90,9 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 		var last string
 		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&entries, &undone, &last) },
 			s.text(undiscardSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
+			return err
+		}
+		if err := scan(ctx, conn, noRows, s.text(settleUndoneSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
 			return err
 		}
 		done.Undone, done.Skipped = int(undone), int(entries-undone)

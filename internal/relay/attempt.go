@@ -152,7 +152,7 @@ func (r *relay) sendByHTTP(ctx context.Context, s *sending, header http.Header, 
 	out := outgoing(m, header, traceparent)
 	// A success that is in doubt must not cost the only attempt, nor be in doubt again. Messages
 	// about the same object must not wait for its confirmation.
-	out.Fresh = m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil
+	out.Fresh = m.Attempt > 1 || r.dest.Retry.Attempts == 1 || s.turn != nil || s.line != nil
 	out.Answered = func() {
 		s.took = time.Since(began)
 		s.confirming = r.places.confirm()

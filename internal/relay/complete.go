@@ -38,7 +38,7 @@ func (r *relay) gather(first ending) []ending {
 	late := time.NewTimer(outcomeTime)
 	defer late.Stop()
 waiting:
-	for len(batch) < r.places.room()/2 && (r.active.Load() > 0 || r.places.waits()) && batch[len(batch)-1].turn == nil {
+	for len(batch) < r.places.room()/2 && (r.active.Load() > 0 || r.places.waits()) && !batch[len(batch)-1].awaited() {
 		select {
 		case next, ok := <-r.finished:
 			if !ok {
@@ -73,7 +73,7 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 		if err == nil {
 			r.logFenced(batch, held)
 			leave(batch)
-			if slices.ContainsFunc(batch, dueSoon) {
+			if slices.ContainsFunc(batch, wakes) {
 				r.wake()
 			}
 			return
@@ -115,13 +115,18 @@ func isRowFault(err error) bool {
 func (r *relay) replace(e *ending, refusal error) {
 	err := fmt.Errorf("the database refused the outcome %q: %w", outcomes[e.Outcome], refusal)
 	failed := r.judge(e.message, &attempted{err: err, text: wire.ErrorText(err)})
-	failed.Took = e.Took
+	failed.Took, failed.Line = e.Took, e.Line
 	r.logOf(e.message).Error("recording the outcome was refused; recording a failed attempt", slog.Any("error", err))
 	e.Completion = failed
 }
 
-// dueSoon reports whether the message is due again before the next poll.
-func dueSoon(e ending) bool { return e.Outcome == driver.MessageRetry && e.RetryIn < pollInterval }
+// awaited reports whether messages about the same object may wait for the outcome.
+func (e *ending) awaited() bool { return e.turn != nil || e.Line != nil }
+
+// wakes reports whether a message is due before the next poll: this one again, or the next one of its line.
+func wakes(e ending) bool {
+	return e.Outcome == driver.MessageRetry && e.RetryIn < pollInterval || e.Line != nil
+}
 
 // leave releases this batch's turns, so that the next message about each object can go.
 func leave(batch []ending) {

@@ -26,19 +26,21 @@ type sending struct {
 	took    time.Duration         // of the attempt, without its confirmation; 0 before it ends
 	// confirming says that it left its slot for the next message, while its success is confirmed.
 	confirming bool
+	line       *driver.Admission // nil unless it is in a line of the store
 }
 
 // lineUp puts the messages that a stale rule matches in line, object by object, and then reads the
 // applied versions of these objects.
-func (r *relay) lineUp(ctx context.Context, messages []driver.Message, probed bool) ([]*sending, error) {
+func (r *relay) lineUp(ctx context.Context, all []*sending) ([]*sending, error) {
 	until := time.Now().Add(maxTurnWait)
-	all := make([]*sending, len(messages))
 	var watched []*sending
 	var versions []driver.ObjectVersion
-	for i := range messages {
-		all[i] = &sending{Message: &messages[i], probed: probed, until: until}
-		if v, ok := r.o.ObjectOf(&messages[i]); ok {
-			watched, versions = append(watched, all[i]), append(versions, v)
+	for _, s := range all {
+		if s.line != nil {
+			continue
+		}
+		if v, ok := r.o.ObjectOf(s.Message); ok {
+			watched, versions = append(watched, s), append(versions, v)
 		}
 	}
 	if len(watched) == 0 {
@@ -91,6 +93,9 @@ func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
 		r.wake() // the message is due again
 		return
 	}
+	if s.line != nil {
+		done.Line = &s.line.Line
+	}
 	r.finished <- ending{done, s.Message, s.turn}
 }
 
@@ -98,6 +103,9 @@ func (r *relay) dispatch(ctx, sendCtx context.Context, s *sending) {
 func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completion {
 	if s.Unreadable != nil {
 		return r.unreadable(s)
+	}
+	if s.line != nil {
+		return r.inLine(sendCtx, s)
 	}
 	if s.turn == nil {
 		return r.attempt(sendCtx, s)
@@ -111,7 +119,7 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 		if s.probed {
 			r.wake() // another message may be the probe
 		}
-		return r.stale(s, newer)
+		return r.stale(s, stale.Reason(&s.turn.version, newer))
 	}
 	done := r.attempt(sendCtx, s)
 	if done.Outcome == driver.MessageSent {
@@ -131,8 +139,7 @@ func (r *relay) unreadable(s *sending) driver.Completion {
 }
 
 // stale is the outcome of a message that is older than a sent one.
-func (r *relay) stale(s *sending, newer *driver.ObjectVersion) driver.Completion {
-	reason := stale.Reason(&s.turn.version, newer)
+func (r *relay) stale(s *sending, reason string) driver.Completion {
 	r.logOf(s.Message).Info("not sent: stale", slog.String("reason", reason))
 	r.o.Observe(&Observed{Message: s.Message, Outcome: skipped})
 	return driver.Completion{ID: s.ID, Token: s.Token, Outcome: driver.MessageStale, Error: reason}

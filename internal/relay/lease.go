@@ -25,6 +25,7 @@ func (r *relay) leaseWithinRate(ctx context.Context, want int, untried bool) ([]
 	}
 	r.dest.Rate.GiveBack(allowed - len(leased.Messages))
 	r.tellLeased(leased)
+	r.settle(ctx, leased.Buried)
 	r.stepOver(leased.Refused)
 	next := idle
 	if len(leased.Messages) == allowed || len(leased.Buried) > 0 || leased.More {

@@ -40,6 +40,8 @@ type Store interface {
 	Release(ctx context.Context, p *driver.ReleaseParams) error
 	Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error)
 	Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error)
+	Admit(ctx context.Context, p *driver.AdmitParams) ([]driver.Admission, error)
+	SettleLines(ctx context.Context, ids []string) error
 }
 
 // Destination is a destination ready to send to. It does not change; Rate and Circuit hold state
@@ -61,12 +63,16 @@ type Destination struct {
 type Options struct {
 	HTTP *send.Sender
 	Log  *slog.Logger
-	// MayBeStale reports whether a stale rule may match a message. It does not read the body.
+	// MayBeStale reports whether a stale rule may match a message, or its route has an order. It does not read the body.
 	MayBeStale func(m *driver.Message) bool
 	// ObjectOf returns the object and version that a message is about, if a stale rule of its
 	// source matches it.
 	ObjectOf func(m *driver.Message) (driver.ObjectVersion, bool)
-	Observe  func(*Observed)
+	// Ordered reports whether there may be messages in lines. If not, messages are sent as they are leased. nil means no.
+	Ordered func() bool
+	// OrderOf returns the place of a message in a line, if its route has an order.
+	OrderOf func(m *driver.Message) *driver.Order
+	Observe func(*Observed)
 	// Trace starts the span of an attempt to send m, whose stored header is header. It returns the
 	// traceparent of the span, and a function that ends it; nil traces nothing.
 	Trace func(m *driver.Message, header http.Header, at time.Time) (traceparent string, end func(*Observed))
@@ -210,6 +216,7 @@ func (r *relay) leaseForSends(ctx context.Context, free int) (lined []*sending, 
 	if want == 0 {
 		return nil, soonest(wait), nil
 	}
+	began := time.Now()
 	messages, next, err := r.leaseWithinRate(ctx, want, kind == probeUntried)
 	if kind == probeUntried && len(messages) == 0 && err == nil {
 		messages, next, err = r.leaseWithinRate(ctx, want, false) // every due message was tried before
@@ -224,8 +231,12 @@ func (r *relay) leaseForSends(ctx context.Context, free int) (lined []*sending, 
 	if stopped {
 		return nil, 0, r.giveBack(ctx, messages)
 	}
-	lined, err = r.lineUp(ctx, messages, kind != noProbe)
+	leased, err := r.admit(ctx, messages, kind != noProbe, began)
+	if err == nil {
+		lined, err = r.lineUp(ctx, leased)
+	}
 	if err != nil {
+		messages = messagesOf(leased, messages)
 		for range messages {
 			r.unsent(kind != noProbe)
 		}

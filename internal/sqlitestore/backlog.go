@@ -22,12 +22,13 @@ const (
 			UNION ALL
 			SELECT * FROM (SELECT due_at FROM hookonce_event_state
 				WHERE source = ?1 AND state = 0 AND (attempts > 0 OR crashes > 0) ORDER BY due_at LIMIT 1))),
-		(SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE source = ?1 AND state = 3 LIMIT ?2))`
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE source = ?1 AND state = 3 LIMIT ?2)), 0`
 
 	backlogOfDestination = `SELECT
 		(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?1 AND state IN (0, 1) LIMIT ?2)),
 		(SELECT due_at FROM hookonce_message WHERE destination = ?1 AND state IN (0, 1) ORDER BY due_at LIMIT 1),
-		(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?1 AND state = 3 LIMIT ?2))`
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?1 AND state = 3 LIMIT ?2)),
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_ordered_message WHERE destination = ?1 AND state = 1 LIMIT ?2))`
 
 	fileBytes = `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`
 )
@@ -57,7 +58,7 @@ func backlogOf(ctx context.Context, tx *sql.Tx, query string, names []string, li
 	for _, name := range names {
 		var w driver.Waiting
 		var oldest sql.NullInt64
-		if err := tx.QueryRowContext(ctx, query, name, limit).Scan(&w.Open, &oldest, &w.Dead); err != nil {
+		if err := tx.QueryRowContext(ctx, query, name, limit).Scan(&w.Open, &oldest, &w.Dead, &w.HeldLines); err != nil {
 			return nil, err
 		}
 		w.Open, w.OldestDueAt = min(w.Open, int64(limit)), fromNullMicros(oldest)

@@ -230,7 +230,17 @@ func (t *writeTx) writeMessage(c *driver.Claim, event int64, m *driver.NewMessag
 		}
 	}
 	due := t.now + int64(leased)*m.LeaseFor.Microseconds()
-	return t.insert(insertMessage, m.ID, event, c.Key[:], m.Route, m.Destination, t.now, leased, due)
+	if m.Order == nil {
+		return t.insert(insertMessage, m.ID, event, c.Key[:], m.Route, m.Destination, t.now, leased, due)
+	}
+	inserted, number, err := t.execID(insertMessage, m.ID, event, c.Key[:], m.Route, m.Destination, t.now, leased, due)
+	if err == nil && inserted != 1 {
+		return driver.ErrNotStored
+	}
+	if err != nil {
+		return err
+	}
+	return t.joinLine(number, m.Destination, t.now, m.Order)
 }
 
 // insert inserts one row, or changes one. The error is driver.ErrNotStored if a trigger drops it.

@@ -46,16 +46,22 @@ func (s *Store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool,
 		if err := c.CheckResponse(); err != nil {
 			return nil, fmt.Errorf("%s: %w", op, err)
 		}
-		if c.Applied != nil {
-			if err := checkVersion(c.Applied); err != nil {
+		for _, v := range []*driver.ObjectVersion{c.Applied, c.Line} {
+			if v == nil {
+				continue
+			}
+			if err := checkVersion(v); err != nil {
 				return nil, fmt.Errorf("%s: %w", op, err)
 			}
 		}
 	}
 	held := make([]bool, len(p.Completions))
 	err := s.writeEach(ctx, op, p.Now, len(p.Completions), func(t *writeTx, i int) (err error) {
-		held[i], err = t.complete(&p.Completions[i])
-		return err
+		c := &p.Completions[i]
+		if held[i], err = t.complete(c); err != nil || c.Line == nil {
+			return err
+		}
+		return t.goOn(c, held[i])
 	})
 	if err != nil {
 		return nil, err

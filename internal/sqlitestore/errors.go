@@ -74,7 +74,7 @@ func isClassified(err error) bool {
 	for _, class := range []error{
 		driver.ErrBadRow, driver.ErrNotStored, driver.ErrUnavailable, driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema,
 		driver.ErrSerialization, driver.ErrTxEnded, driver.ErrTxAborted, driver.ErrOpen, driver.ErrSent, driver.ErrBodyPruned,
-		driver.ErrRequestReused, driver.ErrSearching, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute, driver.ErrUndecided, driver.ErrTurnLost,
+		driver.ErrRequestReused, driver.ErrSearching, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute, driver.ErrPassed, driver.ErrUndecided, driver.ErrTurnLost,
 	} {
 		if errors.Is(err, class) {
 			return true

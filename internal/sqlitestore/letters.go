@@ -113,6 +113,9 @@ func (t *writeTx) discarder(operation string) func(*driver.DeadLetterRef) (bool,
 		case err != nil:
 			return false, err
 		}
+		if err := t.settleIDs([]string{l.MessageID}); err != nil {
+			return false, err
+		}
 		return true, t.record(&entry)
 	}
 }

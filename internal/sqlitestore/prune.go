@@ -67,7 +67,9 @@ const (
 	deleteState    = `DELETE FROM hookonce_event_state WHERE id = ?`
 	deleteAttempts = `DELETE FROM hookonce_attempt
 		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event = ?)`
-	deleteTries    = `DELETE FROM hookonce_event_attempt WHERE key = ?`
+	deleteTries   = `DELETE FROM hookonce_event_attempt WHERE key = ?`
+	deleteOrdered = `DELETE FROM hookonce_ordered_message
+		WHERE number IN (SELECT number FROM hookonce_message WHERE event = ?)`
 	deleteMessages = `DELETE FROM hookonce_message WHERE event = ?`
 	deleteCount    = `DELETE FROM hookonce_delivery_count WHERE key = ?`
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`
@@ -78,7 +80,9 @@ const (
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
 
-	deleteVersion = `DELETE FROM hookonce_object_version WHERE object = ? AND applied_at < ?`
+	// The row of a line with open messages stays.
+	deleteVersion = `DELETE FROM hookonce_object_version WHERE object = ?1 AND applied_at < ?2
+		AND NOT EXISTS (SELECT 1 FROM hookonce_ordered_message WHERE line = ?1 AND state < 2)`
 
 	deleteQuarantineOld = `DELETE FROM hookonce_quarantine WHERE rowid IN (
 		SELECT rowid FROM hookonce_quarantine WHERE source = ? AND last_at < ? ORDER BY last_at LIMIT ?)`
@@ -324,7 +328,7 @@ func (t *writeTx) deleteEvent(v *victim) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	for _, query := range []string{deleteResponses, deleteAttempts, deleteMessages, deleteState} {
+	for _, query := range []string{deleteResponses, deleteAttempts, deleteOrdered, deleteMessages, deleteState} {
 		if _, err := t.exec(query, id); err != nil {
 			return false, err
 		}

@@ -37,7 +37,7 @@ var (
 	messageWait = `CASE WHEN state = 1 THEN ` + strconv.FormatInt(driver.LongestLease.Microseconds(), 10) + ` WHEN attempts > 0 THEN retry_in ELSE 0 END`
 
 	farMessages = ` FROM hookonce_message INDEXED BY hookonce_message_due
-		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2 AND due_at > ?1 + ` + messageWait + ` LIMIT ?3`
+		WHERE destination = ?4 AND state IN (0, 1) AND due_at > ?2 AND due_at < ` + parked + ` AND due_at > ?1 + ` + messageWait + ` LIMIT ?3`
 
 	pullMessages = `UPDATE hookonce_message SET due_at = ?1 + ` + messageWait + ` WHERE number IN (SELECT number`
 )

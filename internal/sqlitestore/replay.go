@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -126,7 +127,16 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	if err != nil {
 		return driver.Replayed{}, err
 	}
+	if err := t.keepOrder(p, &event, plan); err != nil {
+		return driver.Replayed{}, err
+	}
 	if err := t.apply(p.Key, plan); err != nil {
+		return driver.Replayed{}, err
+	}
+	if err := t.forceAll(p, &event, plan); err != nil {
+		return driver.Replayed{}, err
+	}
+	if err := t.settleIDs(append(slices.Clone(plan.Skip), plan.Replace...)); err != nil {
 		return driver.Replayed{}, err
 	}
 	if !plan.Changes() {

@@ -48,11 +48,13 @@ const (
 			FROM dead d WHERE d.name IS NOT NULL
 		)
 		SELECT name FROM open WHERE name IS NOT NULL UNION SELECT name FROM dead WHERE name IS NOT NULL ORDER BY name`
+)
 
-	// countOfDestination counts the messages that are due, and those that come, apart: a lease ends
-	// later than now, so the messages being sent stand behind all that are due.
-	countOfDestination = `SELECT coalesce(sum(state = 0), 0), coalesce(sum(state = 1), 0), min(CASE state WHEN 0 THEN due_at END),
-			(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?2 AND state = 3 ORDER BY received_at LIMIT ?1))
+// countOfDestination counts the messages that are due, and those that come, apart: a lease ends
+// later than now, so the messages being sent stand behind all that are due.
+var countOfDestination = `SELECT coalesce(sum(state = 0), 0), coalesce(sum(state = 1), 0), min(CASE WHEN state = 0 AND due_at < ` + parked + ` THEN due_at END),
+			(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?2 AND state = 3 ORDER BY received_at LIMIT ?1)),
+			(SELECT count(*) FROM (SELECT 1 FROM hookonce_ordered_message WHERE destination = ?2 AND state = 1 LIMIT ?1))
 		FROM (
 			SELECT * FROM (SELECT state, due_at FROM hookonce_message
 				WHERE destination = ?2 AND state IN (0, 1) AND due_at < ?3 ORDER BY due_at LIMIT ?1)
@@ -60,7 +62,6 @@ const (
 			SELECT * FROM (SELECT state, due_at FROM hookonce_message
 				WHERE destination = ?2 AND state IN (0, 1) AND due_at >= ?3 ORDER BY due_at LIMIT ?1)
 		)`
-)
 
 // Stats implements driver.Store. It reads for at most 5 s.
 func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
@@ -90,7 +91,7 @@ func (s *Store) Stats(ctx context.Context) (*driver.Stats, error) {
 		now := clock(time.Time{})
 		for _, name := range names {
 			d := driver.DestinationStats{Destination: name}
-			if err := tx.QueryRowContext(ctx, countOfDestination, limit, name, now).Scan(&d.Pending, &d.Sending, &oldest, &d.Dead); err != nil {
+			if err := tx.QueryRowContext(ctx, countOfDestination, limit, name, now).Scan(&d.Pending, &d.Sending, &oldest, &d.Dead, &d.HeldLines); err != nil {
 				return err
 			}
 			d.Pending, d.Sending, d.OldestDueAt = min(d.Pending, limit), min(d.Sending, limit), fromNullMicros(oldest)

@@ -117,6 +117,9 @@ func (t *writeTx) undiscard(operation string, d *discard) (bool, error) {
 	if err != nil || changed == 0 {
 		return false, err
 	}
+	if err := t.settleIDs([]string{d.letter.MessageID}); err != nil {
+		return false, err
+	}
 	return true, t.record(&historyEntry{
 		key: d.letter.Key, action: driver.ActionUndone, generation: d.generation, messageID: d.letter.MessageID, operation: operation,
 	})

@@ -11,7 +11,8 @@ import (
 const maxVersion = 255 // bytes, see driver.ObjectVersion
 
 const (
-	selectVersions = `SELECT object, source, version, shown FROM hookonce_object_version WHERE `
+	// A row without a version is only a line.
+	selectVersions = `SELECT object, source, version, shown FROM hookonce_object_version WHERE version <> x'' AND `
 
 	keepVersion = `INSERT INTO hookonce_object_version (object, source, version, shown, applied_at)
 		VALUES (?, ?, ?, ?, ?) ON CONFLICT (object) DO UPDATE SET

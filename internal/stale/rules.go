@@ -37,7 +37,7 @@ type Rules struct {
 
 type rule struct {
 	matches      func(eventType string) bool
-	key, version *locate.Expr
+	key, version *locate.Expr // version is nil for an order without versions
 }
 
 // warnings bounds the log lines about unreadable events, per second.
@@ -49,26 +49,47 @@ func New(source string, rules []Rule, spec *provider.Spec, x *provider.Extractor
 	if len(rules) == 0 {
 		return nil, nil
 	}
-	var faults []error
+	c := compiling{spec: spec, batch: x.Batch()}
 	out := &Rules{source: source, extractor: x, log: log, lines: limit.New(warnings, time.Second)}
-	parse := func(i int, field, text, example string) *locate.Expr {
-		expr, err := spec.ParseStored(text, x.Batch())
-		if text == "" {
-			err = errors.New("it is missing: " + example)
-		}
-		if err != nil {
-			faults = append(faults, &provider.RuleError{Field: fmt.Sprintf("stale[%d].%s", i, field), Err: err})
-		}
-		return expr
-	}
 	for i, r := range rules {
+		at := fmt.Sprintf("stale[%d]", i)
 		out.rules = append(out.rules, rule{
-			r.Matches,
-			parse(i, "key", r.Key, "where the id of the object stands, as body:data.object.id"),
-			parse(i, "version", r.Version, "where its version stands, as body:created"),
+			r.Matches, c.parse(at+".key", r.Key, aboutKey), c.parse(at+".version", r.Version, "where its version stands, as body:created"),
 		})
 	}
-	return out, errors.Join(faults...)
+	return out, errors.Join(c.faults...)
+}
+
+const aboutKey = "where the id of the object stands, as body:data.object.id"
+
+// NewOrder compiles the order of a route for the events of one source, as New does. An empty version means the order
+// of the claims; then ObjectOf returns no version. The error joins a *provider.RuleError for "order.key" and "order.version".
+func NewOrder(source, key, version string, spec *provider.Spec, x *provider.Extractor, log *slog.Logger) (*Rules, error) {
+	c := compiling{spec: spec, batch: x.Batch()}
+	r := rule{matches: func(string) bool { return true }, key: c.parse("order.key", key, aboutKey)}
+	if version != "" {
+		r.version = c.parse("order.version", version, "")
+	}
+	out := &Rules{source: source, extractor: x, log: log, lines: limit.New(warnings, time.Second), rules: []rule{r}}
+	return out, errors.Join(c.faults...)
+}
+
+// compiling compiles the locations of rules.
+type compiling struct {
+	spec   *provider.Spec
+	batch  bool
+	faults []error
+}
+
+func (c *compiling) parse(field, text, about string) *locate.Expr {
+	expr, err := c.spec.ParseStored(text, c.batch)
+	if text == "" {
+		err = errors.New("it is missing: " + about)
+	}
+	if err != nil {
+		c.faults = append(c.faults, &provider.RuleError{Field: field, Err: err})
+	}
+	return expr
 }
 
 // Event is a stored event as the rules read it: its headers, and its body inflated.
@@ -107,6 +128,10 @@ func (s *Rules) ObjectOf(scope string, ev *Event) (v driver.ObjectVersion, ok bo
 		s.unreadable(ev, "key", err)
 		return driver.ObjectVersion{}, false
 	}
+	v = driver.ObjectVersion{Object: driver.ObjectKey(s.source, scope, joinParts(object.Parts)), Source: s.source}
+	if rule.version == nil {
+		return v, true
+	}
 	version, err := rule.version.Eval(in)
 	var encoded []byte
 	if err == nil {
@@ -116,12 +141,17 @@ func (s *Rules) ObjectOf(scope string, ev *Event) (v driver.ObjectVersion, ok bo
 		s.unreadable(ev, "version", err)
 		return driver.ObjectVersion{}, false
 	}
-	return driver.ObjectVersion{
-		Object:  driver.ObjectKey(s.source, scope, joinParts(object.Parts)),
-		Source:  s.source,
-		Version: encoded,
-		Shown:   cutText(version.Shown(), maxVersion),
-	}, true
+	v.Version, v.Shown = encoded, cutText(version.Shown(), maxVersion)
+	return v, true
+}
+
+// OrderOf returns the place of ev in a line, for Rules of NewOrder, as ObjectOf does.
+func (s *Rules) OrderOf(scope string, ev *Event, hold bool) *driver.Order {
+	v, ok := s.ObjectOf(scope, ev)
+	if !ok {
+		return nil
+	}
+	return &driver.Order{Line: v, Hold: hold}
 }
 
 // unreadable logs an event that is applied although its version cannot be compared. An absent
@@ -130,7 +160,7 @@ func (s *Rules) unreadable(ev *Event, field string, err error) {
 	if errors.Is(err, locate.ErrAbsent) || s.lines.Take(time.Now()) > 0 {
 		return
 	}
-	s.log.Warn("stale rule cannot be applied; the event counts as new",
+	s.log.Warn("a stale rule or an order cannot be applied; the event counts as new, and has no order",
 		slog.String("source", s.source), slog.String("event_id", ev.ID), slog.String("unreadable", field), slog.Any("error", err))
 }
 

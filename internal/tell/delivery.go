@@ -23,6 +23,7 @@ type Delivery struct {
 	Reason      string // of a refusal, for the operator
 	Events      int    // durable ones
 	Unrouted    int    // new events without a handler, route or consumer
+	Unordered   int    // new messages of routes with order whose events lack the key or the version
 	Reopened    int    // events
 	OtherBodies int    // duplicates with another body than the first
 	Undecided   int    // new events that are dead because a route was undecided

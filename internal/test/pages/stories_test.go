@@ -132,9 +132,6 @@ var stories = map[string]story{
 	"docs/architecture.md": {
 		steps: map[string]step{"sender                                                                    destination": {left: "a drawing"}},
 	},
-	"docs/database.md": {steps: map[string]step{
-		"hookonce migrate sql | psql -v ON_ERROR_STOP=1 \"$OWNER_URL\"": {left: "a test of the built gateway runs them against roles"},
-	}},
 	"docs/commands.md": {
 		ready: letters,
 		each:  true,
@@ -148,13 +145,20 @@ var stories = map[string]story{
 			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores": {left: "its figures differ from run to run; the tests of bench hold its form"},
 		},
 	},
+	"docs/order.md": {
+		each: true,
+		steps: map[string]step{
+			"hookonce events replay stripe evt_1 --same-id --stale": {left: "a script of the command line has it"},
+		},
+	},
 	"docs/deploying.md": {
 		ready: letters,
 		each:  true,
 		steps: map[string]step{
 			"sudo apt install ./hookonce_VERSION_amd64.deb   # or: sudo dnf install ./hookonce-VERSION-1.x86_64.rpm": {left: "internal/test/packaging installs the package, and runs the unit's command"},
-			"allow_unsafe: [fsync]":                      {around: withSource},
-			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]": {around: withSource},
+			"allow_unsafe: [fsync]":                                         {around: withSource},
+			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]":                    {around: withSource},
+			"hookonce migrate sql | psql -v ON_ERROR_STOP=1 \"$OWNER_URL\"": {left: "a test of the built gateway runs them against roles"},
 		},
 	},
 	"docs/developing.md": {

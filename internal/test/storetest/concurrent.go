@@ -25,6 +25,7 @@ func ExerciseConcurrent(t *testing.T, open func(t *testing.T) (a, b driver.Store
 		{"TwoBatchesQueued", func(p *pair) { raceTwoBatches(p) }},
 		{"OneBody", raceOneBody},
 		{"Lease", raceLease},
+		{"Order", raceOrder},
 		{"CompleteAgainstExpiry", raceCompleteExpiry},
 		{"CompleteTwice", raceCompleteTwice},
 		{"Reopen", raceReopen},

@@ -78,6 +78,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Lease", slices.Concat(leaseCases(), leaseClaimCases())},
 		{"Complete", completeCases()},
 		{"Stale", staleCases()},
+		{"Order", orderCases()},
 		{"Queued", queuedCases()},
 		{"CountDeliveries", countCases()},
 		{"Evidence", evidenceCases()},

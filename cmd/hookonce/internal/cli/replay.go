@@ -28,8 +28,8 @@ const modesHint = "--as-new (the destination does the work again) or --same-id (
 // replayFlags are the flags of events replay.
 type replayFlags struct {
 	*apiFlags
-	asNew, sameID, reroute, all, yes, asJSON bool
-	to, requestID, rate                      string
+	asNew, sameID, reroute, stale, all, yes, asJSON bool
+	to, requestID, rate                             string
 }
 
 // mode returns the mode of the replay, as the API names it; "" with a destination.
@@ -76,6 +76,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
 	cmd.Flags().BoolVar(&f.reroute, "reroute", false, "to where the present routes lead: missing messages are sent, wrong ones that wait are skipped")
 	cmd.Flags().StringVar(&f.to, "to", "", "one message to the destination `NAME`, whatever the routes say")
+	cmd.Flags().BoolVar(&f.stale, "stale", false, "one event, although a higher version of its object was sent (routes with order)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all events, without a filter")
 	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
@@ -114,6 +115,9 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		return p.withAPI(cmd.Context(), f.apiFlags, changes, func(ctx context.Context, api *api) error {
 			return p.replayEvent(ctx, cmd, api, args[0], args[1], f, note)
 		})
+	}
+	if f.stale {
+		return &usageError{errors.New("--stale replays one event"), cmd.CommandPath() + " SOURCE EVENT_ID --stale"}
 	}
 	if err := checkSelection(cmd, eventFilters, f.all); err != nil {
 		return err
@@ -227,7 +231,7 @@ func readRate(cmd *cobra.Command, text string) (hookonce.Rate, error) {
 
 func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, f *replayFlags, note string) error {
 	replayed, err := api.ReplaySafely(ctx, source, eventID, f.requestID, &hookadmin.ReplayRequest{
-		AsNew: f.asNew, SameID: f.sameID, Reroute: f.reroute, To: f.to, Note: note,
+		AsNew: f.asNew, SameID: f.sameID, Reroute: f.reroute, To: f.to, Note: note, Stale: f.stale,
 	})
 	if err != nil {
 		return api.notReplayed(ctx, cmd, source, eventID, f.requestID, err)
@@ -299,6 +303,10 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 		return fail("nothing is left to send; while the identity is claimed (dedupe_window), a delivery of the same event id is a duplicate", "%s cannot be replayed: %w", event, driver.ErrBodyPruned)
 	case errors.Is(err, driver.ErrUndecided):
 		return fail("simplify the condition that the log names, reload the gateway (SIGHUP), and replay it then", "%s: %w", event, driver.ErrUndecided)
+	case errors.Is(err, driver.ErrPassed):
+		return &usageError{
+			fmt.Errorf("%s: %w", event, driver.ErrPassed), "add --stale to send it nevertheless: the destination then has the older state",
+		}
 	case errors.Is(err, driver.ErrNoRoute):
 		return a.noRoute(ctx, source, event)
 	case errors.Is(err, driver.ErrLockTimeout):

@@ -11,7 +11,7 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-var routeKeys = append([]string{"name", "sources", "types", "where", "to"}, destinationKeys...)
+var routeKeys = append([]string{"name", "sources", "types", "where", "to", "order"}, destinationKeys...)
 
 // maxType is the longest type of an event, in bytes.
 const maxType = 255
@@ -49,6 +49,7 @@ func (r *routeReader) route(number int, n *node) {
 	r.places[fmt.Sprintf("routes[%d]", len(r.config.Routes))] = n
 	m := r.mapping(n, routeKeys...)
 	route := hookonce.Route{Sources: r.routeSources(m.get("sources")), Types: r.types(m.get("types"))}
+	route.Order = r.order(m.get("order"))
 	where := m.get("where")
 	if text, ok := r.text(where); ok {
 		route.Where = r.compileWhere(where, text)
@@ -75,6 +76,29 @@ func (r *routeReader) route(number int, n *node) {
 		}
 	}
 	r.config.Routes = append(r.config.Routes, route)
+}
+
+var orderKeys = []string{"key", "version", "on_dead"}
+
+// order reads the order of a route. The library checks its locations.
+func (r *routeReader) order(n *node) *hookonce.Order {
+	if n == nil {
+		return nil
+	}
+	if n.kind != kindMapping {
+		r.faultHint(n, "keys: "+strings.Join(orderKeys, ", "), "an order must be a mapping of keys, but this is %s", n.kind)
+		return nil
+	}
+	m := r.mapping(n, orderKeys...)
+	order := &hookonce.Order{}
+	order.Key, _ = r.text(m.get("key"))
+	order.Version, _ = r.text(m.get("version"))
+	if version := m.get("version"); version != nil && order.Version == "" {
+		r.fault(version, "it is empty; leave it out for the order of the claims")
+	}
+	onDead, _ := r.text(m.get("on_dead"))
+	order.OnDead = hookonce.DeadOrder(onDead)
+	return order
 }
 
 // isDestination reports whether a destination of that name was read.

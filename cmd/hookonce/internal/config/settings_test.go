@@ -214,7 +214,7 @@ func fullEngine() hookonce.Config {
 			},
 		},
 		Routes: []hookonce.Route{
-			{Name: "paid", Sources: []string{"pay"}, Types: []string{"invoice.*", "charge.refunded"}, To: "billing"},
+			{Name: "paid", Sources: []string{"pay"}, Types: []string{"invoice.*", "charge.refunded"}, To: "billing", Order: &hookonce.Order{Key: "body:data.object.id", Version: "body:created", OnDead: hookonce.DeadPass}},
 			{Name: "audit", To: "audit"},
 			{Name: "route-3", Sources: []string{"code", "lab"}, To: "route:route-3"},
 		},

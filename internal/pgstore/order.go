@@ -1,0 +1,179 @@
+package pgstore
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/lifecycle"
+)
+
+// The functions of the schema that these statements call tell how lines are kept.
+var (
+	admitSQL = statement(`
+SELECT place, verdict, line, version, shown
+FROM {schema}.admit($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::bytea[], $6::int[], $7::timestamptz)`)
+
+	settleLinesSQL = statement(`SELECT {schema}.settle_messages($1::text[], $2::timestamptz)`)
+
+	sweepLinesSQL = statement(`SELECT line FROM {schema}.sweep_lines($1::bytea, $2::int) AS line`)
+
+	waitingSQL = statement(`
+SELECT count(*) FROM (
+	SELECT FROM {schema}.ordered_message dead, {schema}.ordered_message o
+	WHERE dead.message_id = $1::text AND dead.state = 1 AND o.line = dead.line AND o.state < 2 AND o.message_id <> dead.message_id
+	LIMIT $2::int
+) w`)
+
+	// passedSQL finds a message, among some, in whose line a higher version was sent.
+	passedSQL = statement(`
+SELECT o.message_id
+FROM {schema}.ordered_message o
+JOIN {schema}.object_version v ON v.object = o.line
+WHERE o.message_id = ANY ($1::text[]) AND o.version <> '' AND o.version < v.version
+LIMIT 1`)
+
+	// forceSQL says whether messages may be sent although a higher version was. New ones, $3, take the
+	// places of earlier ones, $4.
+	forceSQL = statement(`
+WITH forced AS (
+	UPDATE {schema}.ordered_message o SET forced = $2::bool WHERE o.message_id = ANY ($1::text[])
+)
+INSERT INTO {schema}.ordered_message (message_id, line, source, destination, version, received_at, hold, forced)
+SELECT n.id, o.line, o.source, o.destination, o.version, o.received_at, o.hold, $2::bool
+FROM unnest($3::text[], $4::text[]) AS n (id, before)
+JOIN {schema}.ordered_message o ON o.message_id = n.before
+ON CONFLICT (message_id) DO NOTHING`)
+)
+
+// lineArgs are the places of messages in lines, as arguments.
+type lineArgs struct {
+	ids, sources    []string
+	lines, versions [][]byte
+	holds           []int32
+}
+
+// add adds a message; one without order gets an empty line.
+func (a *lineArgs) add(id string, o *driver.Order) {
+	line, version, source, hold := []byte{}, []byte{}, "", int32(0)
+	if o != nil {
+		line, version, source = slices.Clone(o.Line.Object[:]), notNil(o.Line.Version), o.Line.Source
+		if o.Hold {
+			hold = 1
+		}
+	}
+	a.ids, a.sources = append(a.ids, id), append(a.sources, source)
+	a.lines, a.versions, a.holds = append(a.lines, line), append(a.versions, version), append(a.holds, hold)
+}
+
+func hasOrder(c *driver.Claim) bool {
+	return slices.ContainsFunc(c.Messages, func(m driver.NewMessage) bool { return m.Order != nil })
+}
+
+// lines returns the messages of this round that are in lines.
+func (b *claimBatch) lines() *lineArgs {
+	all := &lineArgs{}
+	for _, place := range b.places {
+		for _, m := range b.Claims[place].Messages {
+			if m.Order != nil {
+				all.add(m.ID, m.Order)
+			}
+		}
+	}
+	return all
+}
+
+// Admit implements [driver.Store].
+func (s *Store) Admit(ctx context.Context, p *driver.AdmitParams) ([]driver.Admission, error) {
+	all := make([]driver.Admission, len(p.Messages))
+	if len(all) == 0 {
+		return all, nil
+	}
+	var args lineArgs
+	tokens := make([]int64, len(all))
+	for i := range p.Messages {
+		m := &p.Messages[i]
+		args.add(m.ID, m.Order)
+		tokens[i] = m.Token
+		if m.Order != nil {
+			all[i].Line = m.Order.Line
+		}
+	}
+	err := s.writeBinary(ctx, "ordering messages", func(r Rows) error {
+		var place int64
+		var verdict int32
+		var line, version, newer []byte
+		if err := r.Scan(&place, &verdict, &line, &version, &newer); err != nil {
+			return err
+		}
+		a := &all[place-1]
+		a.Verdict, a.Newer = driver.Verdict(verdict), string(newer)
+		if line != nil {
+			a.Line.Object, a.Line.Version = driver.Key(line), version
+		}
+		return nil
+	}, s.statement(admitSQL), args.ids, tokens, args.lines, args.sources, args.versions, args.holds, clock(p.Now))
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// SettleLines implements [driver.Store].
+func (s *Store) SettleLines(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return write(ctx, s.pools.Work, "letting lines go on", noRows, s.text(settleLinesSQL), ids, clock(time.Time{}))
+}
+
+// settle lets the lines of messages go on that ended in this transaction.
+func (s *Store) settle(ctx context.Context, conn Conn, ids []string, now time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return scan(ctx, conn, noRows, s.text(settleLinesSQL), ids, clock(now))
+}
+
+// SweepLines implements [driver.Store].
+func (s *Store) SweepLines(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
+	err = write(ctx, s.pools.Work, "sweeping lines", func(r Rows) error {
+		var line []byte
+		if err := r.Scan(&line); err != nil {
+			return err
+		}
+		seen, last = seen+1, driver.Key(line)
+		return nil
+	}, s.text(sweepLinesSQL), after[:], int32(limit))
+	return seen, last, err
+}
+
+// WaitingBehind implements [driver.Store].
+func (s *Store) WaitingBehind(ctx context.Context, messageID string) (int, error) {
+	var n int64
+	err := read(ctx, s.pools.Admin, "counting messages that wait", func(r Rows) error { return r.Scan(&n) }, s.text(waitingSQL),
+		messageID, int32(driver.MaxWaiting))
+	return int(n), err
+}
+
+// keepOrder refuses a plan that would send a message after a higher version, unless the replay allows it.
+func (s *Store) keepOrder(ctx context.Context, conn Conn, p *driver.ReplayParams, e *lifecycle.Event, plan *lifecycle.Plan) error {
+	again, added, before := plan.InLines(e)
+	if len(again)+len(before) == 0 {
+		return nil
+	}
+	passed := false
+	err := scan(ctx, conn, func(r Rows) error {
+		var id string
+		passed = true
+		return r.Scan(&id)
+	}, s.text(passedSQL), append(slices.Clone(again), before...))
+	if err != nil {
+		return err
+	}
+	if passed && !p.Stale {
+		return refusedError{driver.ErrPassed}
+	}
+	return scan(ctx, conn, noRows, s.text(forceSQL), again, p.Stale, added, before)
+}
