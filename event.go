@@ -56,16 +56,21 @@ func (ev *Event) Document() ([]byte, error) {
 // event has another key, and so has a replay as new, which asks for the work again. The key has 38
 // characters of [a-z0-9_].
 func (ev *Event) IdempotencyKey(purpose string) string {
-	key := ev.key
-	if key == (driver.Key{}) { // made by hand, as in a test
-		key = driver.EventKey(ev.Source, ev.ID)
-	}
+	key := ev.identity()
 	h := sha256.New()
 	h.Write([]byte("idempotency"))
 	h.Write(key[:])
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(ev.keyGeneration)))
 	h.Write([]byte(purpose))
 	return "hookonce_" + strings.ToLower(base32.StdEncoding.EncodeToString(h.Sum(nil)[:18]))[:29]
+}
+
+// identity returns the key of ev, also of one made by hand, as in a test.
+func (ev *Event) identity() driver.Key {
+	if ev.key == (driver.Key{}) {
+		return driver.EventKey(ev.Source, ev.ID)
+	}
+	return ev.key
 }
 
 // eventOf returns ev as handlers see it. rules are those of its source.
@@ -83,7 +88,8 @@ type runningKey struct{}
 // running is a handler in progress, as EnqueueTx sees it.
 type running struct {
 	event    *Event
-	messages []*Message // enqueued by the handler
+	messages []*Message     // enqueued by the handler
+	made     map[string]int // how many equal messages without an id of their own, by the id of the first
 }
 
 func runningOf(ctx context.Context) *running {

@@ -181,7 +181,7 @@ func (m *Mux[T]) Run(ctx context.Context, tx T, ev *Event) ([]*Message, error) {
 // start runs h in its own goroutine. The messages of the returned run are complete once done has
 // received.
 func start[T any](ctx context.Context, h HandlerFunc[T], tx T, ev *Event) (r *running, done <-chan error) {
-	r = &running{event: ev}
+	r = &running{event: ev, made: make(map[string]int)}
 	ctx = context.WithValue(ctx, runningKey{}, r)
 	return r, guard.Call("the handler", func() error { return h(ctx, tx, ev) })
 }

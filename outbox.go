@@ -18,9 +18,10 @@ import (
 // ID.
 type Message struct {
 	// ID is the message's id and the dedupe key for its destination (webhook-id, Idempotency-Key),
-	// the same on every attempt. EnqueueTx makes one if it is "". A message with an ID that was
-	// enqueued before is not enqueued again while its row is kept (Config.DedupeWindow), so
-	// enqueueing is safe to repeat. At most 255 bytes of printable ASCII without '.' and spaces.
+	// the same on every attempt. EnqueueTx makes one if it is "". A message with an ID of your own that
+	// was enqueued before is not enqueued again while its row is kept (Config.DedupeWindow), also in a
+	// replay of its event, so enqueueing is safe to repeat. At most 255 bytes of printable ASCII without
+	// '.' and spaces.
 	ID string
 	// Destination is the name of a destination. Messages to an unknown destination wait until it is
 	// configured.
@@ -57,6 +58,13 @@ func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] {
 // and are sent at once after the commit; elsewhere within a second. EnqueueTx sets the ID of
 // messages without one.
 //
+// In a handler that ID is made of the event, the generation of its last replay as new, and all that the
+// destination sees, except for trace headers: Destination, Type, Header, Body and Cause. Of equal messages
+// of one run the second has another ID than the first. So a later run of the event that enqueues the same
+// message, in any order, has the same ID: in a later generation (replayed under the same ids, or reopened)
+// the finished message becomes due again with full attempts, and in the same generation nothing is written.
+// Other content is always another message. Outside a handler the ID is random.
+//
 // The error names the message at fault; then nothing was written. After an error of PostgreSQL, tx
 // can only be rolled back.
 func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) error {
@@ -64,47 +72,84 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		return nil
 	}
 	run := runningOf(ctx)
+	made := make(map[string]int) // as running.made, of this call
 	rows := make([]driver.OutboxMessage, len(messages))
 	for i, m := range messages {
-		if err := m.check(); err != nil {
-			return fmt.Errorf("hookonce: message %d: %w", i, err)
-		}
-		if m.ID == "" {
-			m.ID = newMessageID()
-		}
-		header := http.Header{"Content-Type": {"application/json"}}
-		for name, values := range m.Header {
-			header[http.CanonicalHeaderKey(name)] = values
-		}
-		rows[i] = driver.OutboxMessage{
-			ID: m.ID, Destination: m.Destination, Type: m.Type,
-			Body: m.Body,
-		}
-		cause := m.Cause
-		if cause == nil && run != nil {
-			cause = run.event
-		}
-		if cause != nil {
-			if header.Get("Traceparent") == "" {
-				continueTrace(header, cause.Header)
+		err := m.check()
+		if err == nil {
+			if m.ID == "" && run == nil {
+				m.ID = newMessageID()
 			}
-			rows[i].Source, rows[i].EventID, rows[i].Cause = cause.Source, cause.ID, cause.key
-			if m.Type == "" {
-				rows[i].Type = cause.Type
+			rows[i] = m.row(run)
+			if m.ID == "" {
+				rows[i].CauseGeneration = run.event.Generation
+				rows[i].ID = run.defaultID(m, &rows[i], made)
 			}
+			err = rows[i].Check()
 		}
-		rows[i].Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, nil))
-		if err := rows[i].Check(); err != nil {
+		if err != nil {
 			return fmt.Errorf("hookonce: message %d: %w", i, err)
 		}
 	}
 	if err := o.db.EnqueueTx(ctx, tx, rows); err != nil {
 		return fmt.Errorf("hookonce: %w", err) // it says what it did
 	}
+	for i, m := range messages {
+		m.ID = rows[i].ID
+	}
 	if run != nil {
 		run.messages = append(run.messages, messages...)
+		for id, n := range made {
+			run.made[id] += n
+		}
 	}
 	return nil
+}
+
+// row returns m as it is stored, with the ID that it has. run may be nil.
+func (m *Message) row(run *running) driver.OutboxMessage {
+	row := driver.OutboxMessage{ID: m.ID, Destination: m.Destination, Type: m.Type, Body: m.Body}
+	header, cause := m.header(), m.Cause
+	if cause == nil && run != nil {
+		cause = run.event
+	}
+	if cause != nil {
+		if header.Get("Traceparent") == "" {
+			continueTrace(header, cause.Header)
+		}
+		row.Source, row.EventID, row.Cause = cause.Source, cause.ID, cause.key
+		if m.Type == "" {
+			row.Type = cause.Type
+		}
+	}
+	row.Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, nil))
+	return row
+}
+
+// header returns the message's own headers.
+func (m *Message) header() http.Header {
+	header := http.Header{"Content-Type": {"application/json"}}
+	for name, values := range m.Header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	return header
+}
+
+// defaultID returns the id of m, which is stored as row, if it has none, and counts it in made. Trace headers
+// differ between runs, so the id does not depend on them.
+func (r *running) defaultID(m *Message, row *driver.OutboxMessage, made map[string]int) string {
+	header := m.header()
+	header.Del("Traceparent")
+	header.Del("Tracestate")
+	seen := *row
+	seen.Headers = wire.EncodeHeader(wire.VisibleHeader(header, nil, nil))
+	first := driver.EnqueuedID(r.event.identity(), r.event.keyGeneration, &seen, 0)
+	equals := r.made[first] + made[first]
+	made[first]++
+	if equals == 0 {
+		return first
+	}
+	return driver.EnqueuedID(r.event.identity(), r.event.keyGeneration, &seen, equals)
 }
 
 // continueTrace makes a message of header continue the trace of its cause.

@@ -34,8 +34,10 @@ type Driver[T any] interface {
 	ClaimTx(ctx context.Context, tx T, p *ClaimParams) ([]ClaimResult, error)
 
 	// EnqueueTx writes messages in the caller's transaction. It skips a message while the row of an
-	// earlier message with its ID is kept. Of the settings of the transaction it may raise
-	// synchronous_commit.
+	// earlier message with its ID is kept, with one exception: if that row is finished and has a lower
+	// CauseGeneration, it becomes due again with full attempts in a new generation, which the history
+	// records. If its body was pruned, it gets the body and headers of the new message. Of the settings
+	// of the transaction EnqueueTx may raise synchronous_commit.
 	EnqueueTx(ctx context.Context, tx T, messages []OutboxMessage) error
 
 	// CheckHandlers returns an error if the store cannot keep handlers' writes in their

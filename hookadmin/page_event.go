@@ -177,7 +177,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	if !stale.Known() {
 		content.addBody(r)
 		content.behind = h.waitingBehind(r, detail)
-		content.Replay = newReplayPlan(detail)
+		content.Replay = h.newReplayPlan(r, found)
 		if !detail.BodyPruned && h.engine != nil {
 			content.Reroute = true
 			for _, d := range h.engine.Operator().Destinations() {
@@ -255,52 +255,6 @@ func contentType(headers map[string][]string) string {
 		return values[0]
 	}
 	return ""
-}
-
-// replayPlan describes the replay of an event.
-type replayPlan struct {
-	Text     string
-	NeedMode bool   // the event is done: as new, or under the same ids
-	NeedNote string // the note to confirm, or ""
-	Discard  bool   // the event is dead, so it can be discarded, too
-}
-
-// newReplayPlan returns the plan for an event, or nil if it is not finished or has no body.
-func newReplayPlan(d *EventDetail) *replayPlan {
-	if d.BodyPruned || d.State == driver.StatePending || d.State == driver.StateRunning {
-		return nil
-	}
-	p := &replayPlan{NeedMode: d.State == driver.StateDone, Discard: d.State == driver.StateDead}
-	if d.Note == driver.NoteTxEnded {
-		p.NeedNote = d.Note
-	}
-	wanted := d.State
-	if wanted == driver.StateDone {
-		wanted = driver.StateSent
-	}
-	var to []string
-	for i := range d.Messages {
-		if m := &d.Messages[i]; m.State == wanted {
-			to = append(to, visible(m.Destination))
-		}
-	}
-	switch {
-	case len(to) > 0:
-		slices.Sort(to)
-		p.Text = fmt.Sprintf("%s again: to %s.", messagesSent(len(to)), strings.Join(slices.Compact(to), ", "))
-	case d.Note == driver.NoteNoRoute:
-		p.Text = "No route matched the event. It is matched again, with the present routes."
-	default:
-		p.Text = "The event is handled again."
-	}
-	return p
-}
-
-func messagesSent(n int) string {
-	if n == 1 {
-		return "1 message is sent"
-	}
-	return say.Number(n) + " messages are sent"
 }
 
 // downloadBody answers with the bytes of a body. The type is one that a browser only stores.

@@ -96,7 +96,7 @@ func (all sentences) text(err error) string {
 
 const (
 	bothModes = `Say {"as_new":true} for new ids, so that destinations do the work again, ` +
-		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it.`
+		`or {"same_id":true} for the old ids, so that destinations that dedupe may skip it. A handler runs again in both.`
 	takenEffect  = "The handler of the event ended its transaction, so the event may have taken effect. "
 	badRequestID = "The Idempotency-Key must be UTF-8 without control characters, at most 255 bytes long."
 	bodyPruned   = "The body of the event is past its retention or redacted, so there is nothing to send."

@@ -263,6 +263,7 @@ CREATE TABLE {schema}.message (
 	id          text COLLATE "C" PRIMARY KEY,
 	event_key   bytea NOT NULL,                 -- of the event that holds its body
 	cause       bytea,                          -- the event that caused an enqueued message; null: none
+	cause_generation integer NOT NULL DEFAULT 0, -- its generation when its handler last enqueued the message
 	route       text NOT NULL,                  -- '' if it was enqueued
 	destination text COLLATE "C" NOT NULL,
 	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),

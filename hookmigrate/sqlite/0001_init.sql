@@ -178,6 +178,7 @@ CREATE TABLE hookonce_message (
     event       INTEGER NOT NULL,           -- id of the event that holds its body
     event_key   BLOB    NOT NULL,           -- its key
     cause       BLOB,                       -- the event that caused an enqueued message; null: none
+    cause_generation INTEGER NOT NULL DEFAULT 0, -- its generation when its handler last enqueued the message
     route       TEXT    NOT NULL,           -- '' if it was enqueued
     destination TEXT    NOT NULL,
     state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 4),

@@ -48,7 +48,7 @@ func Plan(ctx context.Context, store Store, of string, sel *driver.JobSelection,
 			break
 		}
 	}
-	c.tally.into(c.plan)
+	c.tally.Into(c.plan)
 	for _, sends := range c.plan.Sends {
 		c.destinations[sends.Destination] = true
 	}

@@ -73,8 +73,8 @@ func (t *Tally) Add(e *driver.EventParts, plan *lifecycle.Plan, err error) {
 	}
 }
 
-// into writes the sums to a plan.
-func (t *Tally) into(p *driver.JobPlan) {
+// Into writes the sums to a plan.
+func (t *Tally) Into(p *driver.JobPlan) {
 	p.Sends, p.Stays, p.Skips = t.sends.list(), t.stays.list(), t.skips.list()
 	p.Handled, p.Refused = t.handled, maps.Clone(t.refused)
 }

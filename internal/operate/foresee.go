@@ -9,6 +9,18 @@ import (
 	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
+// Foresee returns the effect that a replay of one event would have now, in a mode without a destination. A
+// note that the replay must name counts as named. Refused of the plan has the reason if it would be refused.
+func (o *Operator) Foresee(ctx context.Context, event *driver.Event, mode driver.ReplayMode) (*driver.JobPlan, error) {
+	var tally jobs.Tally
+	if err := o.foresee(mode, "", driver.NoteTxEnded)(ctx, []driver.Event{*event}, &tally); err != nil {
+		return nil, err
+	}
+	plan := &driver.JobPlan{}
+	tally.Into(plan)
+	return plan, nil
+}
+
 // foresee returns a function that adds the effect that a replay of events would have now to a plan.
 func (o *Operator) foresee(mode driver.ReplayMode, to, note string) jobs.Foresee {
 	return func(ctx context.Context, events []driver.Event, tally *jobs.Tally) error {

@@ -61,29 +61,6 @@ func handlersCommitOnce[T any](t *testing.T, l *library[T]) {
 	}
 }
 
-// The message of a handler has an id of its own, so the run of a replay enqueues another one.
-func TestReplayOfAHandlerEnqueuesAnotherMessage(t *testing.T) {
-	t.Parallel()
-	l := onSQLite(t)
-	outbox, crm := hookonce.NewOutbox(l.db), newSent()
-	in := inbox(t, l, handling(func(ctx context.Context, tx *sql.Tx, _ *hookonce.Event) error {
-		return outbox.EnqueueTx(ctx, tx, &hookonce.Message{Destination: "crm", Body: []byte("shipped")})
-	}), func(c *hookonce.Config) {
-		c.Destinations = []hookonce.Destination{{Name: "crm", Sender: crm}}
-	})
-	run(t, in)
-	deliverAll(t, in, "1")
-	<-crm.got
-	ended(t, l, "1")
-	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplaySameID}); err != nil {
-		t.Fatal(err)
-	}
-	<-crm.got
-	if first, second := crm.all[0], crm.all[1]; first.ID == second.ID || first.EventID != "1" || second.EventID != "1" {
-		t.Errorf("sent %q of event %q, then %q of event %q; want two messages of event 1", first.ID, first.EventID, second.ID, second.EventID)
-	}
-}
-
 // All runs of an event have one key: in a batch and alone, and after it was dead, so another service
 // does not repeat its work. Only a replay as new makes another key.
 func TestIdempotencyKeys(t *testing.T) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ func enqueueCases[T any]() []workCase[T] {
 		{"WhatItCarries", enqueueCarries[T]},
 		{"Many", enqueueMany[T]},
 		{"SameID", enqueueSameID[T]},
+		{"LaterGeneration", enqueueLater[T]},
+		{"LaterGenerationOfAPrunedBody", enqueueLaterPruned[T]},
 		{"FormsOfIDs", enqueueForms[T]},
 		{"OfAnEvent", enqueueOfAnEvent[T]},
 		{"NotAnEvent", enqueueNotAnEvent[T]},
@@ -127,6 +130,84 @@ func enqueueSameID[T any](w *bench[T]) {
 	if got := w.listMessages(&driver.MessageFilter{}).Messages; len(got) != 2 {
 		w.Errorf("there are %d messages, want 2", len(got))
 	}
+}
+
+// enqueueLater enqueues an id again in later generations of its event, in each state of the first message.
+func enqueueLater[T any](w *bench[T]) {
+	c := w.queue(t0, "evt_1")[0]
+	again := func(generation int) driver.OutboxMessage {
+		m := outboxMessage("m1", &c)
+		m.CauseGeneration = generation
+		return m
+	}
+	w.enqueue(again(0))
+	w.enqueue(again(1)) // while the first one waits: it is sent once
+	m := w.leaseEnqueued()
+	w.enqueue(again(1)) // while it is being sent
+	w.mustComplete(time.Time{}, driver.Completion{ID: "m1", Token: m.Token, Outcome: driver.MessageSent, StatusCode: 204})
+	w.enqueue(again(0))
+	w.nothingQueued("after it was enqueued in the same generation", "crm")
+
+	w.enqueue(again(2))
+	w.enqueue(again(2))
+	m = w.leaseEnqueued()
+	if m.Generation != 1 || m.Attempt != 1 || m.Replayed {
+		w.Errorf("leased %+v, want attempt 1 of the message's generation 1", m)
+	}
+	w.mustComplete(time.Time{}, driver.Completion{ID: "m1", Token: m.Token, Outcome: driver.MessageDead, StatusCode: 410, Error: "gone"})
+	w.enqueue(again(2))
+	w.nothingQueued("after it was enqueued in the generation of its death", "crm")
+	w.retry(time.Time{}, "m1") // its own generation grows, that of its event does not
+	m = w.leaseEnqueued()
+	w.mustComplete(time.Time{}, driver.Completion{ID: "m1", Token: m.Token, Outcome: driver.MessageDead, StatusCode: 410, Error: "gone"})
+
+	// Beside a new message, and twice in one call.
+	w.enqueue(outboxMessage("m2", &c), again(3), again(3))
+	for _, m := range w.lease(time.Time{}, "crm", 10) {
+		if m.ID == "m1" && (m.Generation != 3 || m.Attempt != 1 || string(m.Body) != "body of m1") {
+			w.Errorf("leased %+v, want attempt 1 of generation 3 with its body", m)
+		}
+		w.mustComplete(time.Time{}, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	}
+	var attempts []string
+	for _, a := range w.event("stripe", "evt_1").Tries {
+		if a.MessageID == "m1" {
+			attempts = append(attempts, fmt.Sprintf("%d/%d %s %d", a.Generation, a.Number, a.Outcome, a.StatusCode))
+		}
+	}
+	same(w, "attempts", []string{"0/1 sent 204", "1/1 dead 410", "2/1 dead 410", "3/1 sent 0"}, attempts)
+	if got := w.listMessages(&driver.MessageFilter{}).Messages; len(got) != 2 {
+		w.Errorf("there are %d messages, want 2", len(got))
+	}
+	tx, _, rollback := w.h.Begin(w.T, w.d)
+	w.ok("EnqueueTx", w.d.EnqueueTx(w.Context(), tx, []driver.OutboxMessage{again(4)}))
+	w.ok("rollback", rollback())
+	w.nothingQueued("after the rollback", "crm")
+}
+
+// enqueueLaterPruned enqueues a message again whose body was pruned, then after its row is gone.
+func enqueueLaterPruned[T any](w *bench[T]) {
+	c := w.queue(t0, "evt_1")[0]
+	m := outboxMessage("m1", &c)
+	w.enqueue(m)
+	send := func() {
+		w.Helper()
+		got := w.leaseEnqueued()
+		if string(got.Body) != "body of m1" || string(got.Headers) != string(m.Headers) {
+			w.Errorf("leased %+v, want its body and headers", got)
+		}
+		w.mustComplete(time.Time{}, driver.Completion{ID: "m1", Token: got.Token, Outcome: driver.MessageSent})
+	}
+	send()
+	w.prune(&driver.PruneParams{DedupeWindow: 1000 * day, Retention: day, Now: w.clock().Add(30 * day)})
+	m.CauseGeneration = 1
+	w.enqueue(m)
+	send()
+	w.prune(windows(day, w.clock().Add(365*day)))
+	same(w, "messages", []string(nil), w.messageIDs())
+	m.CauseGeneration = 2
+	w.enqueue(m)
+	send()
 }
 
 // enqueueForms enqueues ids that look like those of routed messages: a store may find the event of a

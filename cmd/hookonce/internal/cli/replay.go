@@ -72,8 +72,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	}
 	f := &replayFlags{apiFlags: addAPIFlags(cmd)}
 	addFilterFlags(cmd, eventFilters)
-	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "with new ids: the destination does the work again")
-	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the destination may skip the work")
+	cmd.Flags().BoolVar(&f.asNew, "as-new", false, "with new ids: the handler runs again, and destinations do the work again")
+	cmd.Flags().BoolVar(&f.sameID, "same-id", false, "with the same ids: the handler runs again, and destinations may skip the work")
 	cmd.Flags().BoolVar(&f.reroute, "reroute", false, "to where the present routes lead: missing messages are sent, wrong ones that wait are skipped")
 	cmd.Flags().StringVar(&f.to, "to", "", "one message to the destination `NAME`, whatever the routes say")
 	cmd.Flags().BoolVar(&f.stale, "stale", false, "one event, although a higher version of its object was sent (routes with order)")
