@@ -162,11 +162,28 @@ type Source struct {
 	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
 	RefetchTimeout time.Duration
 
+	// Reconcile is how Engine.Reconcile reads the provider's API; nil: it does not.
+	Reconcile *Reconcile
+
 	// DedupeWindow and Retention override those of Config. DedupeWindow defaults to at least the time
 	// that the provider retries. Of several processes with different windows, the longest holds, of all
 	// that were seen in the last seven days.
 	DedupeWindow time.Duration
 	Retention    time.Duration
+}
+
+// Reconcile is how Engine.Reconcile reads the events of a source from the API of its provider, which
+// provider.Spec.List describes.
+type Reconcile struct {
+	// Key is the key of the API, a secret. It needs no right but to read that list.
+	Key string
+	// Params are the parameters of the list, such as the number of the webhook; see provider.List.Params.
+	Params map[string]string
+	// Delay is how old an event must be: a younger one may still arrive by itself. Defaults to 10 minutes.
+	Delay time.Duration
+	// URL replaces scheme and host of the API, such as https://ghe.example.com, which may be a private address. It
+	// gets the key, so it must be https, or http on this machine.
+	URL string
 }
 
 // Secrets returns the active secrets of a source for one request. See StaticSecrets and

@@ -10,6 +10,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/locate"
+	"github.com/hookonce/hookonce/internal/reconcile"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
@@ -18,8 +19,9 @@ import (
 // acceptTimeout bounds the reopening of events by Accept, and the retry of a quarantined request.
 const acceptTimeout = 10 * time.Second
 
-// delivery is a request with a verified signature. Only source.verify makes one, and source.stored
-// from the quarantine, where only verified requests are. Only a delivery can be claimed.
+// delivery is a request with a verified signature, or an event from the provider's API. Only source.verify makes
+// one, source.stored from the quarantine, where only verified requests are, and source.listed from a
+// reconcile.Event. Only a delivery can be claimed.
 type delivery struct {
 	source   *source
 	method   string
@@ -111,4 +113,12 @@ func (s *source) stored(q *driver.QuarantinedRequest) (*delivery, error) {
 		source: s, method: http.MethodPost, header: header, visible: header, wire: q.Body, body: q.Body,
 		deadline: time.Now().Add(max(s.AckTimeout, acceptTimeout)), handled: q.Handled,
 	}, nil
+}
+
+// listed returns a delivery of an event from the provider's API.
+func (s *source) listed(e *reconcile.Event) *delivery {
+	return &delivery{
+		source: s, method: http.MethodPost, header: e.Header(), visible: e.Header(), wire: e.Body(), body: e.Body(),
+		remote: driver.RemoteReconcile, deadline: time.Now().Add(max(s.AckTimeout, acceptTimeout)),
+	}
 }

@@ -53,6 +53,7 @@ type source struct {
 	work       *work.Source        // the settings for handlers and stale rules
 	ackSigner  *provider.AckSigner // nil: answers are unsigned
 	retries    time.Duration       // how long the provider retries; 0 if unknown
+	list       *provider.List      // how its API lists events; nil without Reconcile
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
@@ -90,6 +91,7 @@ func newSource(s Source, all *Config, at place) *source {
 	src.spec = spec
 	src.setAckKey(spec, at)
 	src.keepForRetries(all, at)
+	src.setReconcile(spec, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
 	return src
 }

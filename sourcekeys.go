@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/pasted"
+	"github.com/hookonce/hookonce/internal/reconcile"
 	"github.com/hookonce/hookonce/internal/tell"
+	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
 
@@ -150,6 +154,35 @@ func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key,
 	}
 	s.keys.Store(&keySet{secrets: slices.Clone(secrets), keys: keys})
 	return keys, nil
+}
+
+// setReconcile checks the settings of Reconcile, and fills in their defaults.
+func (s *source) setReconcile(spec *provider.Spec, at place) {
+	if s.Reconcile == nil {
+		return
+	}
+	mine := *s.Reconcile
+	s.Reconcile, s.list = &mine, spec.List
+	setDefault(&mine.Delay, defaults.ReconcileDelay)
+	notNegative(at, "reconcile.delay", mine.Delay)
+	switch {
+	case spec.List == nil:
+		at.faultHint("reconcile", "leave it out", "it is not known that an API of provider %s lists the events of its webhooks", spec.Name)
+		return
+	case s.Inline:
+		at.fault("reconcile", "it does not work with Inline sources yet")
+	case s.batch:
+		at.fault("reconcile", "it does not work with event.batch yet")
+	}
+	if strings.TrimSpace(mine.Key) == "" || strings.ContainsAny(mine.Key, "\r\n\x00") {
+		at.fault("reconcile.key", "it must hold the key of the provider's API, on one line")
+	}
+	if mine.URL != "" {
+		if err := reconcile.CheckURL(mine.URL); err != nil {
+			at.fault("reconcile.url", "%s", err)
+		}
+	}
+	at.wrong("", spec.List.CheckParams(mine.Params))
 }
 
 // clients bounds the requests of one address.

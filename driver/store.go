@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -290,17 +291,33 @@ type Claim struct {
 	OccurredAt time.Time // as the sender says; zero if unknown
 	Headers    []byte    // JSON object of header name to list of values
 	Body       []byte    // as received, byte for byte
-	BodyHash   [sha256.Size]byte
-	BodyGuard  BodyGuard
-	Remote     string // the client's address, of at most MaxFigureText bytes; "" if it is not known
-	Gateway    string // the name of the host that received it, of at most MaxFigureText bytes
-	Work       Work
-	Messages   []NewMessage // one for each matched route
+	// BodyHash is NoBodyHash if the bodies of later deliveries are not compared with this one.
+	BodyHash  [sha256.Size]byte
+	BodyGuard BodyGuard
+	// Remote is the client's address, of at most MaxFigureText bytes; RemoteReconcile for an event that was fetched from
+	// its provider's API; "" if it is not known.
+	Remote   string
+	Gateway  string // the name of the host that received it, of at most MaxFigureText bytes
+	Work     Work
+	Messages []NewMessage // one for each matched route
 	// Undecided, if not "", is NoteUndecided and the name of a route: it is not known which messages
 	// the event has. The event gets a state row and is dead, with Undecided as its note and its last
 	// error. Only Store.Replay makes it due again; that decides its messages, and queues it if Work
 	// is WorkQueued.
 	Undecided string
+}
+
+// NoBodyHash stands for the hash of a body that is compared with none: that of an event from its provider's API,
+// which writes the same JSON in other bytes.
+var NoBodyHash [sha256.Size]byte
+
+// RemoteReconcile is the Remote of an event that was fetched from its provider's API. No delivery has it: it is no
+// address.
+const RemoteReconcile = "reconcile"
+
+// OtherBody reports whether the body of c, a duplicate, differs from that of its event, whose stored hash is stored.
+func (c *Claim) OtherBody(stored []byte) bool {
+	return !bytes.Equal(stored, NoBodyHash[:]) && c.BodyHash != NoBodyHash && !bytes.Equal(stored, c.BodyHash[:])
 }
 
 // NewMessage is a message of a new claim. Its body and headers are the event's.

@@ -16,6 +16,9 @@ func TestEvidence(t *testing.T) {
 		if err := spec.Evidence.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		if spec.List != nil && spec.List.Validate() != nil {
+			t.Errorf("%s: %v", name, spec.List.Validate())
+		}
 		if none := ofAny(name); none != (spec.Evidence.By == "") || none != (spec.Evidence.String() == "") {
 			t.Errorf("%s has the evidence %+v", name, spec.Evidence)
 		}

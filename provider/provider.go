@@ -43,6 +43,7 @@ type Spec struct {
 	Params []verify.Param `json:"params,omitempty"`
 	Ack    *Ack           `json:"ack,omitempty"` // nil: the provider accepts any 2xx
 	Retry  Retry          `json:"retry"`
+	List   *List          `json:"list,omitempty"` // nil: it is not known that an API lists the events
 	// CredentialHeaders names headers with a shared credential, besides those of the schemes. They
 	// are stored only as "<secret>" and never forwarded. See HiddenHeaders for all of them.
 	CredentialHeaders []string `json:"credential_headers,omitempty"`

@@ -30,6 +30,7 @@ const (
 	AckTimeout     = 3 * time.Second
 	InlineAttempts = 5
 	RefetchTimeout = 10 * time.Second
+	ReconcileDelay = 10 * time.Minute
 )
 
 // Defaults of a destination, and of handlers.

@@ -272,7 +272,7 @@ func (b *claimBatch) tell(place int, k known) {
 	c, result := &b.Claims[place], &b.results[place]
 	if k.bodyHash != nil && !result.Claimed {
 		result.Duplicate = true
-		result.OtherBody = !bytes.Equal(k.bodyHash, c.BodyHash[:])
+		result.OtherBody = c.OtherBody(k.bodyHash)
 		result.Dead = k.dead
 	}
 	if k.seenID != nil && !bytes.Equal(k.seenKey, c.Key[:]) {

@@ -260,7 +260,7 @@ func (t *writeTx) readClaimed(c *driver.Claim, result *driver.ClaimResult) error
 		return err
 	}
 	result.Duplicate = true
-	result.OtherBody = !bytes.Equal(hash, c.BodyHash[:])
+	result.OtherBody = c.OtherBody(hash)
 	return nil
 }
 

@@ -17,7 +17,7 @@ var rules = map[string]rule{
 		within: []string{
 			"driver", "verify", "provider", "internal/claims", "internal/deadnews",
 			"internal/guard", "internal/headers", "internal/keyfetch", "internal/limit", "internal/locate", "internal/pasted", "internal/problem",
-			"internal/relay", "internal/say", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
+			"internal/reconcile", "internal/relay", "internal/say", "internal/send", "internal/stale", "internal/wire", "internal/work", "internal/defaults", "internal/operate", "internal/tell",
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
@@ -117,6 +117,10 @@ var rules = map[string]rule{
 	"internal/settingfile": {why: "it reads files, for all that have settings"},
 	"internal/say":         {why: "one spelling for every output for people"},
 	"internal/shown":       {why: "one answer for every output for people"},
+	"internal/reconcile": {
+		within: []string{"internal/dial", "provider"},
+		why:    "it reads what a provider's API lists, and knows no database",
+	},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},
 		why:    "users' tests link it; it makes requests of providers and knows no receiver",

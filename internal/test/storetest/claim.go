@@ -13,6 +13,7 @@ func claimCases() []testCase {
 	return []testCase{
 		{"NewThenDuplicate", claimNewThenDuplicate},
 		{"OtherBody", claimOtherBody},
+		{"NoBodyHash", claimNoBodyHash},
 		{"ManyMixed", func(f *fixture) { claimManyMixed(f, "billing", "audit") }},
 		{"ManyMixedQueued", func(f *fixture) { claimManyMixed(f) }},
 		{"Large", func(f *fixture) { claimLarge(f, "billing") }},
@@ -49,6 +50,18 @@ func claimOtherBody(f *fixture) {
 	f.claimNew(t0, first)
 	same(f, "claim with another body", []driver.ClaimResult{{Duplicate: true, OtherBody: true}}, f.claim(t0.Add(time.Second), other))
 	f.sameEvent(claimed(&first, t0))
+}
+
+// claimNoBodyHash claims an event whose body is compared with no other, and one that is compared with none.
+func claimNoBodyHash(f *fixture) {
+	listed, arrived := newClaim("stripe", "evt_1", `{"amount":1}`), newClaim("stripe", "evt_2", `{"amount":1}`)
+	other, again := newClaim("stripe", "evt_1", `{"amount": 1}`), newClaim("stripe", "evt_2", `{"amount": 1}`)
+	listed.BodyHash, again.BodyHash = driver.NoBodyHash, driver.NoBodyHash
+	listed.Remote = driver.RemoteReconcile
+	f.claimNew(t0, listed)
+	f.claimNew(t0, arrived)
+	same(f, "the delivery of a listed event", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0.Add(time.Second), other))
+	same(f, "an event that was delivered", []driver.ClaimResult{{Duplicate: true}}, f.claim(t0.Add(time.Second), again))
 }
 
 // claimManyMixed claims new and known events in one call. Each must get its own result.

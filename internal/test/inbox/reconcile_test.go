@@ -1,0 +1,271 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
+)
+
+// stripeList is the API of Stripe, as its documentation shows it: newest first, in pages of 100.
+type stripeList struct {
+	mu     sync.Mutex
+	events []stripeEvent // newest first
+	twice  bool          // a page begins with the last event of the page before
+	before func()        // called before an answer, unless nil
+}
+
+type stripeEvent struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Type    string `json:"type"`
+	Created int64  `json:"created"`
+}
+
+func (l *stripeList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.before != nil {
+		l.before()
+	}
+	q := r.URL.Query()
+	var since int64
+	if r.Header.Get("Authorization") != "Bearer rk_test" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	_, _ = fmt.Sscan(q.Get("created[gte]"), &since)
+	from := 0
+	if after := q.Get("starting_after"); after != "" {
+		if from = slices.IndexFunc(l.events, func(e stripeEvent) bool { return e.ID == after }); !l.twice {
+			from++
+		}
+	}
+	page := []stripeEvent{}
+	more := false
+	for _, e := range l.events[from:] {
+		if more = len(page) == 100; more || e.Created < since {
+			break
+		}
+		page = append(page, e)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "url": "/v1/events", "data": page, "has_more": more})
+}
+
+// newList returns a list of n events of the last hours, and its server.
+func newList(t *testing.T, n int) (*stripeList, string) {
+	t.Helper()
+	list := &stripeList{}
+	for i := range n {
+		list.events = append(list.events, stripeEvent{
+			ID: fmt.Sprintf("evt_%04d", n-i), Object: "event", Type: "invoice.paid", Created: time.Now().Add(-time.Hour).Unix() - int64(i),
+		})
+	}
+	server := httptest.NewServer(list)
+	t.Cleanup(server.Close)
+	return list, server.URL
+}
+
+func reconcilable(url string) func(*hookonce.Config) {
+	return func(c *hookonce.Config) {
+		c.Sources = []hookonce.Source{{
+			Name: "stripe", Provider: provider.Stripe, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second,
+			DedupeWindow: 72 * time.Hour, Reconcile: &hookonce.Reconcile{Key: "rk_test", URL: url},
+		}}
+		sendBy(c, func(context.Context, *hookonce.Outgoing) error { return nil })
+		c.Routes[0].Types = []string{"invoice.*"}
+	}
+}
+
+// body returns e as a webhook holds it: the same JSON in other bytes.
+func (e *stripeEvent) body() string {
+	text, _ := json.MarshalIndent(e, "", "  ")
+	return string(text)
+}
+
+func deliverStripe(t *testing.T, in *hookonce.Engine, e *stripeEvent) result {
+	t.Helper()
+	return deliver(in, signAs(t, &hookonce.Source{Name: "stripe", Provider: provider.Stripe}, secret, e.body()))
+}
+
+func TestReconcile(t *testing.T) {
+	store := rig.OpenSQLite(t)
+	list, url := newList(t, 250)
+	list.twice = true
+	now := time.Now()
+	list.events = slices.Concat(
+		[]stripeEvent{{ID: "evt_young", Type: "invoice.paid", Created: now.Unix()}}, list.events,
+		[]stripeEvent{
+			{ID: "evt_other", Type: "charge.failed", Created: now.Add(-2 * time.Hour).Unix()},
+			{ID: "", Type: "invoice.paid", Created: now.Add(-2 * time.Hour).Unix()},
+			{ID: "evt_old", Type: "invoice.paid", Created: now.Add(-50 * time.Hour).Unix()},
+		})
+	in := newEngine(t, store, reconcilable(url))
+	withheld := 0
+	for i := range list.events[1:251] {
+		if i%10 == 0 {
+			withheld++
+		} else if got := deliverStripe(t, in, &list.events[1+i]); got != ok {
+			t.Fatalf("answer %v", got)
+		}
+	}
+	plan, err := in.PlanReconcile(t.Context(), "stripe", 71*time.Hour)
+	if err != nil || plan.Missing != withheld || plan.Claimed != 0 || plan.Unmatched != 1 || plan.Unreadable != 1 || plan.FirstMissing.After(plan.LastMissing) {
+		t.Fatalf("plan %+v, error %v; want %d missing", plan, err, withheld)
+	}
+	if page, err := store.Events(t.Context(), &driver.EventFilter{Limit: driver.MaxLimit}); err != nil || slices.ContainsFunc(page.Events, func(e driver.Event) bool { return e.EventID == list.events[1].ID }) {
+		t.Fatalf("a plan claimed an event, or error %v", err)
+	}
+	done, err := in.Reconcile(t.Context(), "stripe", 71*time.Hour)
+	if err != nil || done.Claimed != withheld || done.Missing != withheld {
+		t.Fatalf("done %+v, error %v; want %d claimed", done, err, withheld)
+	}
+	again, err := in.Reconcile(t.Context(), "stripe", 71*time.Hour)
+	if err != nil || again.Missing != 0 || again.Claimed != 0 {
+		t.Errorf("again %+v, error %v; want nothing", again, err)
+	}
+	event, err := store.Event(t.Context(), "stripe", list.events[1].ID)
+	if err != nil || event.Deliveries.FirstRemote != driver.RemoteReconcile || len(event.Messages) != 1 || strings.Contains(string(event.Headers), "Signature") {
+		t.Fatalf("event %+v, error %v; want the mark and a message", event, err)
+	}
+	if got := deliverStripe(t, in, &list.events[1]); got != duplicate {
+		t.Errorf("the late webhook was answered %v, want a duplicate", got)
+	}
+	if err := in.Operator().FreshCounts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	event, err = store.Event(t.Context(), "stripe", list.events[1].ID)
+	if err != nil || event.Deliveries.Count != 2 || event.Deliveries.OtherBodies != 0 {
+		t.Errorf("%+v, error %v; want the claim and one delivery with the same body", event.Deliveries, err)
+	}
+	event, err = store.Event(t.Context(), "stripe", list.events[2].ID)
+	if err != nil || event.Deliveries.Count != 1 {
+		t.Errorf("%+v, error %v; want the one delivery of an event that arrived", event.Deliveries, err)
+	}
+	for _, id := range []string{"evt_young", "evt_old", "evt_other"} {
+		if _, err := store.Event(t.Context(), "stripe", id); !errors.Is(err, driver.ErrNotFound) {
+			t.Errorf("%s: error %v, want ErrNotFound", id, err)
+		}
+	}
+}
+
+// 64 deliveries arrive while two engines reconcile: each event is claimed once.
+func TestReconcileMeanwhile(t *testing.T) {
+	store := rig.OpenSQLite(t)
+	list, url := newList(t, 100)
+	engines := []*hookonce.Engine{newEngine(t, store, reconcilable(url)), newEngine(t, store, reconcilable(url))}
+	var claimed atomic.Int64
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range 64 {
+		wg.Go(func() {
+			<-start
+			if deliverStripe(t, engines[i%2], &list.events[i%4]) == ok {
+				claimed.Add(1)
+			}
+		})
+	}
+	for _, in := range engines {
+		wg.Go(func() {
+			<-start
+			done, err := in.Reconcile(t.Context(), "stripe", time.Hour*48)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			claimed.Add(int64(done.Claimed))
+		})
+	}
+	close(start)
+	wg.Wait()
+	if claimed.Load() != 100 {
+		t.Errorf("%d claims of 100 events", claimed.Load())
+	}
+}
+
+func TestReconcileRefuses(t *testing.T) {
+	_, url := newList(t, 1)
+	in := newEngine(t, rig.OpenSQLite(t), reconcilable(url))
+	if _, err := in.Reconcile(t.Context(), "stripe", 300*24*time.Hour); err == nil || !strings.Contains(err.Error(), "dedupe window") {
+		t.Errorf("error %v, want one about the window", err)
+	}
+	if _, err := in.Reconcile(t.Context(), "nobody", time.Hour); err == nil {
+		t.Error("an unknown source was reconciled")
+	}
+	expired := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+		reconcilable(url)(c)
+		c.Sources[0].Reconcile.Key = "rk_expired"
+	})
+	if _, err := expired.Reconcile(t.Context(), "stripe", time.Hour); !errors.Is(err, hookonce.ErrReconcileKey) || strings.Contains(err.Error(), "rk_") {
+		t.Errorf("error %v, want ErrReconcileKey without the key", err)
+	}
+	unrouted := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
+		reconcilable(url)(c)
+		c.Routes = nil
+	})
+	if _, err := unrouted.Reconcile(t.Context(), "stripe", time.Hour); err == nil {
+		t.Error("a source without routes and handlers was reconciled")
+	}
+	for want, change := range map[string]func(*hookonce.Source){
+		"reconcile.key":          func(s *hookonce.Source) { s.Reconcile.Key = " " },
+		"reconcile.url":          func(s *hookonce.Source) { s.Reconcile.URL = "http://example.com" },
+		"reconcile.params.hook":  func(s *hookonce.Source) { s.Provider = provider.GitHub },
+		"reconcile.delay":        func(s *hookonce.Source) { s.Reconcile.Delay = -1 },
+		"lists the events":       func(s *hookonce.Source) { s.Provider = provider.Shopify },
+		"with Inline sources":    func(s *hookonce.Source) { s.Inline = true },
+		"reconcile.params.stray": func(s *hookonce.Source) { s.Reconcile.Params = map[string]string{"stray": "x"} },
+	} {
+		cfg := &hookonce.Config{}
+		reconcilable(url)(cfg)
+		change(&cfg.Sources[0])
+		if _, err := hookonce.NewEngine(rig.OpenSQLite(t), cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+// The list of GitHub's deliveries holds no bodies: one is fetched only for a missing event.
+func TestReconcileGitHub(t *testing.T) {
+	details := 0
+	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/deliveries") {
+			_, _ = fmt.Fprintf(w, `[{"id": 3, "guid": "g-2", "delivered_at": %q, "redelivery": true, "event": "push"},
+				{"id": 2, "guid": "g-2", "delivered_at": %q, "event": "push"}, {"id": 1, "guid": "g-1", "delivered_at": %q, "event": "push"}]`, at, at, at)
+			return
+		}
+		details++
+		_, _ = io.WriteString(w, `{"id": 2, "request": {"headers": {}, "payload": {"n": 2}}}`)
+	}))
+	t.Cleanup(api.Close)
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		sendBy(c, func(context.Context, *hookonce.Outgoing) error { return nil })
+		c.Sources[0].Reconcile = &hookonce.Reconcile{Key: "k", URL: api.URL, Params: map[string]string{"owner": "o", "repo": "r", "hook": "7"}}
+	})
+	if got := deliver(in, delivery("g-1", `{"n":1}`)); got != ok {
+		t.Fatalf("answer %v", got)
+	}
+	done, err := in.Reconcile(t.Context(), "gh", 24*time.Hour)
+	if err != nil || done.Known != 1 || done.Claimed != 1 || details > 2 {
+		t.Fatalf("done %+v with %d details, error %v", done, details, err)
+	}
+	event, err := store.Event(t.Context(), "gh", "g-2")
+	if err != nil || event.Type != "push" || string(event.Body) != `{"n": 2}` {
+		t.Errorf("event %+v, error %v", event, err)
+	}
+}

@@ -1,0 +1,95 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hookonce/hookonce/verify"
+)
+
+// List says how the API of a provider lists the events of its webhooks. Requests are GET, and carry the key as a
+// Bearer token. A path such as data.object leads through JSON objects; "" is the document itself.
+type List struct {
+	Source string `json:"source"` // URL of the documentation, or the package and its version, that shows all of this
+	// URL is the address of the first page. {name} stands for a parameter.
+	URL    string            `json:"url"`
+	Params []verify.Param    `json:"params,omitempty"` // all must be set
+	Header map[string]string `json:"header,omitempty"` // of every request
+	// Since is the query parameter for the time of the oldest event, in Unix seconds. "" if there is none: then pages
+	// are read until one has only older events, so they must come newest first.
+	Since string `json:"since,omitempty"`
+	// Cursor is the query parameter that leads to the next page. With More it is the ID of the last item, while the
+	// boolean at the path More is true. Without More it is taken from the Link header with rel="next".
+	Cursor string `json:"cursor"`
+	More   string `json:"more,omitempty"`
+	Items  string `json:"items,omitempty"` // the path of the array
+	ID     string `json:"id"`              // the path of an item's own id
+	Time   string `json:"time"`            // the path of its time: Unix seconds, or RFC 3339
+	// EventHeader maps headers of the webhook, which hold facts of the event, to paths in an item.
+	EventHeader map[string]string `json:"event_header,omitempty"`
+	// Detail is the address of one item, with {item} for its ID. "" if the item itself is the body of the webhook.
+	Detail string `json:"detail,omitempty"`
+	Body   string `json:"body,omitempty"`  // the path of the webhook's body in the item or its detail
+	Keeps  string `json:"keeps,omitempty"` // how long the API lists an event, for users
+	Note   string `json:"note,omitempty"`  // the events that the list holds, for users
+}
+
+var listParam = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+// Validate reports faults of the data.
+func (l *List) Validate() error {
+	for _, field := range [][2]string{{"source", l.Source}, {"url", l.URL}, {"cursor", l.Cursor}, {"id", l.ID}, {"time", l.Time}} {
+		if field[1] == "" {
+			return fmt.Errorf("list.%s is missing", field[0])
+		}
+	}
+	names := []string{}
+	for _, p := range l.Params {
+		names = append(names, p.Name)
+	}
+	for _, raw := range []string{l.URL, l.Detail} {
+		for _, m := range listParam.FindAllStringSubmatch(raw, -1) {
+			if m[1] != "item" && !slices.Contains(names, m[1]) {
+				return fmt.Errorf("list names the parameter %q, which list.params lacks", m[1])
+			}
+		}
+	}
+	u, err := url.Parse(listParam.ReplaceAllString(l.URL, "x"))
+	if err != nil || u.Scheme != "https" || u.Host == "" {
+		return errors.New("list.url must be an https URL")
+	}
+	if l.Detail != "" && (!strings.HasPrefix(l.Detail, "https://"+u.Host+"/") || !strings.Contains(l.Detail, "{item}")) {
+		return errors.New("list.detail must be on the host of list.url, and hold {item}")
+	}
+	return nil
+}
+
+// Fill returns the address raw, which is URL or Detail, with its parameters.
+func (l *List) Fill(raw string, params map[string]string) string {
+	return listParam.ReplaceAllStringFunc(raw, func(name string) string {
+		return url.PathEscape(params[strings.Trim(name, "{}")])
+	})
+}
+
+// CheckParams reports missing and unknown parameters, each as a *verify.FieldError of
+// the setting reconcile.params.
+func (l *List) CheckParams(params map[string]string) error {
+	var faults []error
+	known := map[string]bool{}
+	for _, p := range l.Params {
+		known[p.Name] = true
+		if value := strings.TrimSpace(params[p.Name]); value == "" || value == "." || value == ".." {
+			faults = append(faults, &verify.FieldError{Field: "reconcile.params." + p.Name, Problem: "it is missing: " + p.About})
+		}
+	}
+	for name := range params {
+		if !known[name] {
+			faults = append(faults, &verify.FieldError{Field: "reconcile.params." + name, Problem: "the provider's list takes no parameter of this name"})
+		}
+	}
+	return errors.Join(faults...)
+}
