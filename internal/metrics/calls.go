@@ -7,9 +7,8 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-func (s *store) Claim(ctx context.Context, p *driver.ClaimParams) (result []driver.ClaimResult, err error) {
-	defer s.observe("claim", time.Now(), &err)
-	return s.Store.Claim(ctx, p)
+func (s *store) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	return ask(ctx, s, "claim", s.Store.Claim, p)
 }
 
 func (s *store) Prove(ctx context.Context) (result []string, err error) {
@@ -27,79 +26,64 @@ func (s *store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, h
 	return s.Store.Reopen(ctx, p)
 }
 
-func (s *store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) (err error) {
-	defer s.observe("count_deliveries", time.Now(), &err)
-	return s.Store.CountDeliveries(ctx, p)
+func (s *store) CountDeliveries(ctx context.Context, p *driver.CountDeliveriesParams) error {
+	return do(ctx, s, "count_deliveries", s.Store.CountDeliveries, p)
 }
 
-func (s *store) Quarantine(ctx context.Context, p *driver.QuarantineParams) (err error) {
-	defer s.observe("quarantine", time.Now(), &err)
-	return s.Store.Quarantine(ctx, p)
+func (s *store) Quarantine(ctx context.Context, p *driver.QuarantineParams) error {
+	return do(ctx, s, "quarantine", s.Store.Quarantine, p)
 }
 
-func (s *store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (result bool, err error) {
-	defer s.observe("settle_quarantined", time.Now(), &err)
-	return s.Store.SettleQuarantined(ctx, p)
+func (s *store) SettleQuarantined(ctx context.Context, p *driver.SettleQuarantinedParams) (bool, error) {
+	return ask(ctx, s, "settle_quarantined", s.Store.SettleQuarantined, p)
 }
 
-func (s *store) Lease(ctx context.Context, p *driver.LeaseParams) (result *driver.Leased, err error) {
-	defer s.observe("lease", time.Now(), &err)
-	return s.Store.Lease(ctx, p)
+func (s *store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	return ask(ctx, s, "lease", s.Store.Lease, p)
 }
 
-func (s *store) Complete(ctx context.Context, p *driver.CompleteParams) (result []bool, err error) {
-	defer s.observe("complete", time.Now(), &err)
-	return s.Store.Complete(ctx, p)
+func (s *store) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
+	return ask(ctx, s, "complete", s.Store.Complete, p)
 }
 
-func (s *store) Release(ctx context.Context, p *driver.ReleaseParams) (err error) {
-	defer s.observe("release", time.Now(), &err)
-	return s.Store.Release(ctx, p)
+func (s *store) Release(ctx context.Context, p *driver.ReleaseParams) error {
+	return do(ctx, s, "release", s.Store.Release, p)
 }
 
-func (s *store) EventParts(ctx context.Context, keys []driver.Key) (result []driver.EventParts, err error) {
-	defer s.observe("event_parts", time.Now(), &err)
-	return s.Store.EventParts(ctx, keys)
+func (s *store) EventParts(ctx context.Context, keys []driver.Key) ([]driver.EventParts, error) {
+	return ask(ctx, s, "event_parts", s.Store.EventParts, keys)
 }
 
-func (s *store) Replay(ctx context.Context, p *driver.ReplayParams) (result *driver.Replayed, err error) {
-	defer s.observe("replay", time.Now(), &err)
-	return s.Store.Replay(ctx, p)
+func (s *store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Replayed, error) {
+	return ask(ctx, s, "replay", s.Store.Replay, p)
 }
 
-func (s *store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) (result []bool, err error) {
-	defer s.observe("replay_dead", time.Now(), &err)
-	return s.Store.ReplayDead(ctx, p)
+func (s *store) ReplayDead(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	return ask(ctx, s, "replay_dead", s.Store.ReplayDead, p)
 }
 
-func (s *store) Discard(ctx context.Context, p *driver.DeadLetterParams) (result []bool, err error) {
-	defer s.observe("discard", time.Now(), &err)
-	return s.Store.Discard(ctx, p)
+func (s *store) Discard(ctx context.Context, p *driver.DeadLetterParams) ([]bool, error) {
+	return ask(ctx, s, "discard", s.Store.Discard, p)
 }
 
-func (s *store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) (err error) {
-	defer s.observe("retry_message", time.Now(), &err)
-	return s.Store.RetryMessage(ctx, p)
+func (s *store) RetryMessage(ctx context.Context, p *driver.RetryMessageParams) error {
+	return do(ctx, s, "retry_message", s.Store.RetryMessage, p)
 }
 
-func (s *store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (result *driver.DeadLetterPage, err error) {
-	defer s.observe("dead_letters", time.Now(), &err)
-	return s.Store.DeadLetters(ctx, f)
+func (s *store) DeadLetters(ctx context.Context, f *driver.MessageFilter) (*driver.DeadLetterPage, error) {
+	return ask(ctx, s, "dead_letters", s.Store.DeadLetters, f)
 }
 
-func (s *store) Messages(ctx context.Context, f *driver.MessageFilter) (result *driver.MessagePage, err error) {
-	defer s.observe("messages", time.Now(), &err)
-	return s.Store.Messages(ctx, f)
+func (s *store) Messages(ctx context.Context, f *driver.MessageFilter) (*driver.MessagePage, error) {
+	return ask(ctx, s, "messages", s.Store.Messages, f)
 }
 
-func (s *store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (result *driver.QuarantinePage, err error) {
-	defer s.observe("quarantined", time.Now(), &err)
-	return s.Store.Quarantined(ctx, f)
+func (s *store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
+	return ask(ctx, s, "quarantined", s.Store.Quarantined, f)
 }
 
-func (s *store) QuarantinedRequest(ctx context.Context, key driver.Key) (result *driver.QuarantinedRequest, err error) {
-	defer s.observe("quarantined_request", time.Now(), &err)
-	return s.Store.QuarantinedRequest(ctx, key)
+func (s *store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver.QuarantinedRequest, error) {
+	return ask(ctx, s, "quarantined_request", s.Store.QuarantinedRequest, key)
 }
 
 func (s *store) Stats(ctx context.Context) (result *driver.Stats, err error) {
@@ -107,14 +91,12 @@ func (s *store) Stats(ctx context.Context) (result *driver.Stats, err error) {
 	return s.Store.Stats(ctx)
 }
 
-func (s *store) Events(ctx context.Context, f *driver.EventFilter) (result *driver.EventPage, err error) {
-	defer s.observe("events", time.Now(), &err)
-	return s.Store.Events(ctx, f)
+func (s *store) Events(ctx context.Context, f *driver.EventFilter) (*driver.EventPage, error) {
+	return ask(ctx, s, "events", s.Store.Events, f)
 }
 
-func (s *store) Redact(ctx context.Context, p *driver.RedactParams) (result *driver.Redacted, err error) {
-	defer s.observe("redact", time.Now(), &err)
-	return s.Store.Redact(ctx, p)
+func (s *store) Redact(ctx context.Context, p *driver.RedactParams) (*driver.Redacted, error) {
+	return ask(ctx, s, "redact", s.Store.Redact, p)
 }
 
 func (s *store) Event(ctx context.Context, source, eventID string) (result *driver.EventDetail, err error) {
@@ -122,39 +104,32 @@ func (s *store) Event(ctx context.Context, source, eventID string) (result *driv
 	return s.Store.Event(ctx, source, eventID)
 }
 
-func (s *store) DueDestinations(ctx context.Context, destinations []string) (result []string, err error) {
-	defer s.observe("due_destinations", time.Now(), &err)
-	return s.Store.DueDestinations(ctx, destinations)
+func (s *store) DueDestinations(ctx context.Context, destinations []string) ([]string, error) {
+	return ask(ctx, s, "due_destinations", s.Store.DueDestinations, destinations)
 }
 
-func (s *store) DueSources(ctx context.Context, sources []string) (result []driver.DueSource, err error) {
-	defer s.observe("due_sources", time.Now(), &err)
-	return s.Store.DueSources(ctx, sources)
+func (s *store) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
+	return ask(ctx, s, "due_sources", s.Store.DueSources, sources)
 }
 
-func (s *store) Reserve(ctx context.Context, p *driver.ReserveParams) (result []driver.TakenEvent, err error) {
-	defer s.observe("reserve", time.Now(), &err)
-	return s.Store.Reserve(ctx, p)
+func (s *store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
+	return ask(ctx, s, "reserve", s.Store.Reserve, p)
 }
 
-func (s *store) RecordReserved(ctx context.Context, p *driver.FinishParams) (err error) {
-	defer s.observe("record_reserved", time.Now(), &err)
-	return s.Store.RecordReserved(ctx, p)
+func (s *store) RecordReserved(ctx context.Context, p *driver.FinishParams) error {
+	return do(ctx, s, "record_reserved", s.Store.RecordReserved, p)
 }
 
-func (s *store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) (result []driver.LostRun, err error) {
-	defer s.observe("sweep_runs", time.Now(), &err)
-	return s.Store.SweepRuns(ctx, p)
+func (s *store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]driver.LostRun, error) {
+	return ask(ctx, s, "sweep_runs", s.Store.SweepRuns, p)
 }
 
-func (s *store) Admit(ctx context.Context, p *driver.AdmitParams) (result []driver.Admission, err error) {
-	defer s.observe("admit", time.Now(), &err)
-	return s.Store.Admit(ctx, p)
+func (s *store) Admit(ctx context.Context, p *driver.AdmitParams) ([]driver.Admission, error) {
+	return ask(ctx, s, "admit", s.Store.Admit, p)
 }
 
-func (s *store) SettleLines(ctx context.Context, ids []string) (err error) {
-	defer s.observe("settle_lines", time.Now(), &err)
-	return s.Store.SettleLines(ctx, ids)
+func (s *store) SettleLines(ctx context.Context, ids []string) error {
+	return do(ctx, s, "settle_lines", s.Store.SettleLines, ids)
 }
 
 func (s *store) SweepLines(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
@@ -162,49 +137,40 @@ func (s *store) SweepLines(ctx context.Context, after driver.Key, limit int) (se
 	return s.Store.SweepLines(ctx, after, limit)
 }
 
-func (s *store) WaitingBehind(ctx context.Context, messageID string) (result int, err error) {
-	defer s.observe("waiting_behind", time.Now(), &err)
-	return s.Store.WaitingBehind(ctx, messageID)
+func (s *store) WaitingBehind(ctx context.Context, messageID string) (int, error) {
+	return ask(ctx, s, "waiting_behind", s.Store.WaitingBehind, messageID)
 }
 
-func (s *store) Versions(ctx context.Context, objects []driver.Key) (result map[driver.Key]driver.ObjectVersion, err error) {
-	defer s.observe("versions", time.Now(), &err)
-	return s.Store.Versions(ctx, objects)
+func (s *store) Versions(ctx context.Context, objects []driver.Key) (map[driver.Key]driver.ObjectVersion, error) {
+	return ask(ctx, s, "versions", s.Store.Versions, objects)
 }
 
-func (s *store) CountInlineFailure(ctx context.Context, p *driver.InlineFailure) (result *driver.InlineFailed, err error) {
-	defer s.observe("count_inline_failure", time.Now(), &err)
-	return s.Store.CountInlineFailure(ctx, p)
+func (s *store) CountInlineFailure(ctx context.Context, p *driver.InlineFailure) (*driver.InlineFailed, error) {
+	return ask(ctx, s, "count_inline_failure", s.Store.CountInlineFailure, p)
 }
 
-func (s *store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) (result []driver.FiledFailure, err error) {
-	defer s.observe("file_inline_failures", time.Now(), &err)
-	return s.Store.FileInlineFailures(ctx, p)
+func (s *store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresParams) ([]driver.FiledFailure, error) {
+	return ask(ctx, s, "file_inline_failures", s.Store.FileInlineFailures, p)
 }
 
-func (s *store) Arm(ctx context.Context, p *driver.ArmParams) (result *driver.SourceSecrets, err error) {
-	defer s.observe("arm", time.Now(), &err)
-	return s.Store.Arm(ctx, p)
+func (s *store) Arm(ctx context.Context, p *driver.ArmParams) (*driver.SourceSecrets, error) {
+	return ask(ctx, s, "arm", s.Store.Arm, p)
 }
 
-func (s *store) LearnSecret(ctx context.Context, p *driver.LearnParams) (result bool, err error) {
-	defer s.observe("learn_secret", time.Now(), &err)
-	return s.Store.LearnSecret(ctx, p)
+func (s *store) LearnSecret(ctx context.Context, p *driver.LearnParams) (bool, error) {
+	return ask(ctx, s, "learn_secret", s.Store.LearnSecret, p)
 }
 
-func (s *store) LearnedSecrets(ctx context.Context, sources []string) (result []driver.SourceSecrets, err error) {
-	defer s.observe("learned_secrets", time.Now(), &err)
-	return s.Store.LearnedSecrets(ctx, sources)
+func (s *store) LearnedSecrets(ctx context.Context, sources []string) ([]driver.SourceSecrets, error) {
+	return ask(ctx, s, "learned_secrets", s.Store.LearnedSecrets, sources)
 }
 
-func (s *store) RegisterWindows(ctx context.Context, p *driver.PruneParams) (err error) {
-	defer s.observe("register_windows", time.Now(), &err)
-	return s.Store.RegisterWindows(ctx, p)
+func (s *store) RegisterWindows(ctx context.Context, p *driver.PruneParams) error {
+	return do(ctx, s, "register_windows", s.Store.RegisterWindows, p)
 }
 
-func (s *store) Prune(ctx context.Context, p *driver.PruneParams) (result *driver.PruneResult, err error) {
-	defer s.observe("prune", time.Now(), &err)
-	return s.Store.Prune(ctx, p)
+func (s *store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.PruneResult, error) {
+	return ask(ctx, s, "prune", s.Store.Prune, p)
 }
 
 func (s *store) PullBack(ctx context.Context, p *driver.PullBackParams) (events, messages int, err error) {
@@ -232,64 +198,52 @@ func (s *store) Now(ctx context.Context) (result time.Time, err error) {
 	return s.Store.Now(ctx)
 }
 
-func (s *store) Backlog(ctx context.Context, p *driver.BacklogParams) (result *driver.Backlog, err error) {
-	defer s.observe("backlog", time.Now(), &err)
-	return s.Store.Backlog(ctx, p)
+func (s *store) Backlog(ctx context.Context, p *driver.BacklogParams) (*driver.Backlog, error) {
+	return ask(ctx, s, "backlog", s.Store.Backlog, p)
 }
 
-func (s *store) AddFigures(ctx context.Context, p *driver.AddFiguresParams) (err error) {
-	defer s.observe("add_figures", time.Now(), &err)
-	return s.Store.AddFigures(ctx, p)
+func (s *store) AddFigures(ctx context.Context, p *driver.AddFiguresParams) error {
+	return do(ctx, s, "add_figures", s.Store.AddFigures, p)
 }
 
-func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) (result []driver.Point, err error) {
-	defer s.observe("series", time.Now(), &err)
-	return s.Store.Series(ctx, f)
+func (s *store) Series(ctx context.Context, f *driver.SeriesFilter) ([]driver.Point, error) {
+	return ask(ctx, s, "series", s.Store.Series, f)
 }
 
-func (s *store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) (err error) {
-	defer s.observe("add_refused", time.Now(), &err)
-	return s.Store.AddRefused(ctx, p)
+func (s *store) AddRefused(ctx context.Context, p *driver.AddRefusedParams) error {
+	return do(ctx, s, "add_refused", s.Store.AddRefused, p)
 }
 
-func (s *store) AddJob(ctx context.Context, p *driver.AddJobParams) (result *driver.Job, err error) {
-	defer s.observe("add_job", time.Now(), &err)
-	return s.Store.AddJob(ctx, p)
+func (s *store) AddJob(ctx context.Context, p *driver.AddJobParams) (*driver.Job, error) {
+	return ask(ctx, s, "add_job", s.Store.AddJob, p)
 }
 
-func (s *store) Job(ctx context.Context, id string) (result *driver.Job, err error) {
-	defer s.observe("job", time.Now(), &err)
-	return s.Store.Job(ctx, id)
+func (s *store) Job(ctx context.Context, id string) (*driver.Job, error) {
+	return ask(ctx, s, "job", s.Store.Job, id)
 }
 
-func (s *store) Jobs(ctx context.Context, f *driver.JobFilter) (result *driver.JobPage, err error) {
-	defer s.observe("jobs", time.Now(), &err)
-	return s.Store.Jobs(ctx, f)
+func (s *store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage, error) {
+	return ask(ctx, s, "jobs", s.Store.Jobs, f)
 }
 
-func (s *store) StartJob(ctx context.Context, p *driver.ChangeJobParams) (result *driver.Job, err error) {
-	defer s.observe("start_job", time.Now(), &err)
-	return s.Store.StartJob(ctx, p)
+func (s *store) StartJob(ctx context.Context, p *driver.ChangeJobParams) (*driver.Job, error) {
+	return ask(ctx, s, "start_job", s.Store.StartJob, p)
 }
 
-func (s *store) CancelJob(ctx context.Context, p *driver.ChangeJobParams) (result *driver.Job, err error) {
-	defer s.observe("cancel_job", time.Now(), &err)
-	return s.Store.CancelJob(ctx, p)
+func (s *store) CancelJob(ctx context.Context, p *driver.ChangeJobParams) (*driver.Job, error) {
+	return ask(ctx, s, "cancel_job", s.Store.CancelJob, p)
 }
 
-func (s *store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (result *driver.Job, err error) {
-	defer s.observe("take_job", time.Now(), &err)
-	return s.Store.TakeJob(ctx, p)
+func (s *store) TakeJob(ctx context.Context, p *driver.TakeJobParams) (*driver.Job, error) {
+	return ask(ctx, s, "take_job", s.Store.TakeJob, p)
 }
 
-func (s *store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (result *driver.Undiscarded, err error) {
-	defer s.observe("undiscard", time.Now(), &err)
-	return s.Store.Undiscard(ctx, p)
+func (s *store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {
+	return ask(ctx, s, "undiscard", s.Store.Undiscard, p)
 }
 
-func (s *store) Discards(ctx context.Context, operation string) (result *driver.Discarded, err error) {
-	defer s.observe("discards", time.Now(), &err)
-	return s.Store.Discards(ctx, operation)
+func (s *store) Discards(ctx context.Context, operation string) (*driver.Discarded, error) {
+	return ask(ctx, s, "discards", s.Store.Discards, operation)
 }
 
 func (s *store) StepJob(ctx context.Context, p *driver.JobStep) (held bool, done []bool, err error) {
@@ -297,19 +251,16 @@ func (s *store) StepJob(ctx context.Context, p *driver.JobStep) (held bool, done
 	return s.Store.StepJob(ctx, p)
 }
 
-func (s *store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (result *driver.GroupPage, err error) {
-	defer s.observe("error_groups", time.Now(), &err)
-	return s.Store.ErrorGroups(ctx, f)
+func (s *store) ErrorGroups(ctx context.Context, f *driver.GroupFilter) (*driver.GroupPage, error) {
+	return ask(ctx, s, "error_groups", s.Store.ErrorGroups, f)
 }
 
-func (s *store) Refused(ctx context.Context, f *driver.RefusedFilter) (result *driver.RefusedPage, err error) {
-	defer s.observe("refused", time.Now(), &err)
-	return s.Store.Refused(ctx, f)
+func (s *store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
+	return ask(ctx, s, "refused", s.Store.Refused, f)
 }
 
-func (s *store) WatchFeed(ctx context.Context, p *driver.WatchFeedParams) (last int64, err error) {
-	defer s.observe("watch_feed", time.Now(), &err)
-	return s.Store.WatchFeed(ctx, p)
+func (s *store) WatchFeed(ctx context.Context, p *driver.WatchFeedParams) (int64, error) {
+	return ask(ctx, s, "watch_feed", s.Store.WatchFeed, p)
 }
 
 func (s *store) FeedWatched(ctx context.Context) (left time.Duration, err error) {
@@ -322,24 +273,20 @@ func (s *store) CollectFeed(ctx context.Context) (result []driver.FeedRow, err e
 	return s.Store.CollectFeed(ctx)
 }
 
-func (s *store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (left time.Duration, err error) {
-	defer s.observe("add_feed", time.Now(), &err)
-	return s.Store.AddFeed(ctx, p)
+func (s *store) AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error) {
+	return ask(ctx, s, "add_feed", s.Store.AddFeed, p)
 }
 
-func (s *store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (result *driver.FeedPage, err error) {
-	defer s.observe("read_feed", time.Now(), &err)
-	return s.Store.ReadFeed(ctx, p)
+func (s *store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (*driver.FeedPage, error) {
+	return ask(ctx, s, "read_feed", s.Store.ReadFeed, p)
 }
 
-func (s *store) PauseDestination(ctx context.Context, p *driver.PauseParams) (result time.Time, err error) {
-	defer s.observe("pause_destination", time.Now(), &err)
-	return s.Store.PauseDestination(ctx, p)
+func (s *store) PauseDestination(ctx context.Context, p *driver.PauseParams) (time.Time, error) {
+	return ask(ctx, s, "pause_destination", s.Store.PauseDestination, p)
 }
 
-func (s *store) ResumeDestination(ctx context.Context, destination string) (result bool, err error) {
-	defer s.observe("resume_destination", time.Now(), &err)
-	return s.Store.ResumeDestination(ctx, destination)
+func (s *store) ResumeDestination(ctx context.Context, destination string) (bool, error) {
+	return ask(ctx, s, "resume_destination", s.Store.ResumeDestination, destination)
 }
 
 func (s *store) PausedDestinations(ctx context.Context) (result []driver.PausedDestination, err error) {
@@ -347,9 +294,8 @@ func (s *store) PausedDestinations(ctx context.Context) (result []driver.PausedD
 	return s.Store.PausedDestinations(ctx)
 }
 
-func (s *store) HurryMessages(ctx context.Context, p *driver.HurryParams) (result int, err error) {
-	defer s.observe("hurry_messages", time.Now(), &err)
-	return s.Store.HurryMessages(ctx, p)
+func (s *store) HurryMessages(ctx context.Context, p *driver.HurryParams) (int, error) {
+	return ask(ctx, s, "hurry_messages", s.Store.HurryMessages, p)
 }
 
 func (s *store) Failures(ctx context.Context, destinations []string, limit int) (result []driver.Failure, err error) {
@@ -357,14 +303,12 @@ func (s *store) Failures(ctx context.Context, destinations []string, limit int) 
 	return s.Store.Failures(ctx, destinations, limit)
 }
 
-func (s *store) NewDead(ctx context.Context, p *driver.NewDeadParams) (result []driver.NewDead, err error) {
-	defer s.observe("new_dead", time.Now(), &err)
-	return s.Store.NewDead(ctx, p)
+func (s *store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.NewDead, error) {
+	return ask(ctx, s, "new_dead", s.Store.NewDead, p)
 }
 
-func (s *store) Enqueue(ctx context.Context, messages []driver.OutboxMessage) (err error) {
-	defer s.observe("enqueue", time.Now(), &err)
-	return s.Store.Enqueue(ctx, messages)
+func (s *store) Enqueue(ctx context.Context, messages []driver.OutboxMessage) error {
+	return do(ctx, s, "enqueue", s.Store.Enqueue, messages)
 }
 
 func (s *store) Applied(ctx context.Context) (result []driver.Migration, err error) {

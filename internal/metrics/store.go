@@ -81,3 +81,15 @@ func (s *store) observe(op string, began time.Time, err *error) {
 		}
 	}
 }
+
+// ask measures a call that returns a result.
+func ask[P, R any](ctx context.Context, s *store, op string, call func(context.Context, P) (R, error), p P) (r R, err error) {
+	defer s.observe(op, time.Now(), &err)
+	return call(ctx, p)
+}
+
+// do measures a call that returns only an error.
+func do[P any](ctx context.Context, s *store, op string, call func(context.Context, P) error, p P) (err error) {
+	defer s.observe(op, time.Now(), &err)
+	return call(ctx, p)
+}
