@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 var jobColumns = `id, subject, action, mode, rate, filter, plan, coalesce(request_id, ''), state, done, skipped, failed, last_error, place, owner,
@@ -174,24 +175,19 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 	if !f.After.IsZero() {
 		where.add(`(created_at, id COLLATE "C") < ($%d::timestamptz, $%d::text)`, &f.After.At, f.After.ID)
 	}
-	page := &driver.JobPage{}
-	limit := driver.PageSize(f.Limit)
-	sql := "SELECT " + jobColumns + " FROM " + s.schema + ".job" + where.sql() + ` ORDER BY created_at DESC, id COLLATE "C" DESC` + where.limit(limit)
+	var jobs []driver.Job
+	sql := "SELECT " + jobColumns + " FROM " + s.schema + ".job" + where.sql() + ` ORDER BY created_at DESC, id COLLATE "C" DESC` +
+		where.limit(driver.PageSize(f.Limit))
 	err := read(ctx, s.pools.Admin, "listing jobs", func(r Rows) error {
 		var job driver.Job
 		err := scanJob(&job)(r)
-		page.Jobs = append(page.Jobs, job)
+		jobs = append(jobs, job)
 		return err
 	}, sql, where.args...)
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Jobs) > limit {
-		page.Jobs = page.Jobs[:limit]
-		last := &page.Jobs[limit-1]
-		page.Next = driver.Cursor{At: last.CreatedAt, ID: last.ID}
-	}
-	return page, nil
+	return walk.JobPage(jobs, f.Limit), nil
 }
 
 // StartJob implements [driver.Store].

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 // messageColumns are the columns of a messageRow.
@@ -51,29 +52,23 @@ var listedColumns = `e.key, e.source, e.event_id, e.type, ` + bounded("e.receive
 // Quarantined implements [driver.Store].
 func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
 	where := newCondition()
-	page := &driver.QuarantinePage{}
 	if !where.equal("source", f.Source) {
-		return page, nil
+		return &driver.QuarantinePage{}, nil
 	}
 	if !f.After.IsZero() {
 		where.add("(last_at, key) < ($%d::timestamptz, $%d::bytea)", &f.After.At, f.After.Key[:])
 	}
-	limit := driver.PageSize(f.Limit)
-	sql := s.selectQuarantined() + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(limit)
+	var rows []driver.QuarantinedRequest
+	sql := s.selectQuarantined() + where.sql() + " ORDER BY last_at DESC, key DESC" + where.limit(driver.PageSize(f.Limit))
 	err := read(ctx, s.pools.Admin, "listing the quarantine", func(r Rows) error {
 		q, err := scanQuarantined(r)
-		page.Requests = append(page.Requests, q)
+		rows = append(rows, q)
 		return err
 	}, sql, where.args...)
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Requests) > limit {
-		page.Requests = page.Requests[:limit]
-		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{At: last.LastAt, Key: last.Key}
-	}
-	return page, nil
+	return walk.QuarantinePage(rows, f.Limit), nil
 }
 
 // QuarantinedRequest implements [driver.Store].

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 var addRefusedSQL = statement(`
@@ -94,28 +95,23 @@ func (s *Store) refusedSQL(f *driver.RefusedFilter) (sql string, args []any, pos
 
 // Refused implements [driver.Store].
 func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
-	page := &driver.RefusedPage{}
 	sql, args, possible := s.refusedSQL(f)
 	if !possible {
-		return page, nil
+		return &driver.RefusedPage{}, nil
 	}
+	var rows []driver.RefusedRequest
 	err := read(ctx, s.pools.Admin, "listing refused requests", func(r Rows) error {
 		var q driver.RefusedRequest
 		var status int32
 		err := r.Scan(&q.ErrorID, &q.At, &q.Source, &q.Reason, &status, &q.Method, &q.Remote, &q.Gateway, &q.Headers, &q.Body, &q.BodySize)
 		q.At, q.Status = q.At.UTC(), int(status)
-		page.Requests = append(page.Requests, q)
+		rows = append(rows, q)
 		return err
 	}, sql, args...)
 	if err != nil {
 		return nil, err
 	}
-	if limit := driver.PageSize(f.Limit); len(page.Requests) > limit {
-		page.Requests = page.Requests[:limit]
-		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{At: last.At, Key: last.Key()}
-	}
-	return page, nil
+	return walk.RefusedPage(rows, f.Limit), nil
 }
 
 // pruneRefusedSQL has the shared arguments $1 to $5, and $6 the size of a chunk.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 const jobColumns = `id, subject, action, mode, rate, filter, plan, coalesce(request_id, ''), state, done, skipped, failed, last_error, place, owner,
@@ -127,26 +128,12 @@ func (s *Store) Jobs(ctx context.Context, f *driver.JobFilter) (*driver.JobPage,
 	if !f.After.IsZero() {
 		c.add(`(created_at, id) < (?, ?)`, f.After.At.UnixMicro(), f.After.ID)
 	}
-	page := &driver.JobPage{}
-	limit := driver.PageSize(f.Limit)
-	err := s.snapshot(ctx, "listing jobs", func(ctx context.Context, tx *sql.Tx) error {
-		query := `SELECT ` + jobColumns + ` FROM hookonce_job` + c.where() + ` ORDER BY created_at DESC, id DESC LIMIT ?`
-		rows, err := tx.QueryContext(ctx, query, append(c.args, limit+1)...) //nolint:sqlclosecheck // collectPage closes them
-		if err != nil {
-			return err
-		}
-		var more bool
-		page.Jobs, more, err = collectPage(rows, limit, func(j *driver.Job) error { return scanInto(j, rows.Scan) })
-		if more {
-			last := &page.Jobs[limit-1]
-			page.Next = driver.Cursor{At: last.CreatedAt, ID: last.ID}
-		}
-		return err
-	})
+	query := `SELECT ` + jobColumns + ` FROM hookonce_job` + c.where() + ` ORDER BY created_at DESC, id DESC LIMIT ?`
+	all, err := listed(ctx, s, "listing jobs", query, c.args, f.Limit, func(j *driver.Job, rows *sql.Rows) error { return scanInto(j, rows.Scan) })
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	return walk.JobPage(all, f.Limit), nil
 }
 
 // StartJob implements driver.Store.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -54,13 +53,18 @@ func (c *clause) where() string {
 	return ` WHERE ` + strings.Join(c.all, ` AND `)
 }
 
-// collectPage reads up to limit rows with scan. One more row tells that there is a next page.
-func collectPage[T any](rows *sql.Rows, limit int, scan func(*T) error) (page []T, more bool, err error) {
-	all, err := collect(rows, scan)
-	if err != nil || len(all) <= limit {
-		return all, false, err
-	}
-	return slices.Clip(all[:limit]), true, nil
+// listed returns the rows of a page, and one more if there is a next page. The last argument of query is the
+// number of rows. It reads for at most 5 s.
+func listed[T any](ctx context.Context, s *Store, op, query string, args []any, limit int, scan func(*T, *sql.Rows) error) (all []T, err error) {
+	err = s.snapshot(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, query, append(args, driver.PageSize(limit)+1)...) //nolint:sqlclosecheck // collect closes them
+		if err != nil {
+			return err
+		}
+		all, err = collect(rows, func(one *T) error { return scan(one, rows) })
+		return err
+	})
+	return all, err
 }
 
 // snapshot runs read in one transaction on a reader, so that it sees one state of the database. The

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 const (
@@ -77,33 +78,15 @@ func (s *Store) QuarantinedRequest(ctx context.Context, key driver.Key) (*driver
 
 // Quarantined implements driver.Store. It reads for at most 5 s.
 func (s *Store) Quarantined(ctx context.Context, f *driver.QuarantineFilter) (*driver.QuarantinePage, error) {
-	page := &driver.QuarantinePage{}
-	limit := driver.PageSize(f.Limit)
-	err := s.snapshot(ctx, "listing the quarantine", func(ctx context.Context, tx *sql.Tx) error {
-		query, args := quarantinedQuery(f)
-		rows, err := tx.QueryContext(ctx, query+` LIMIT ?`, append(args, limit+1)...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			q, err := scanQuarantined(rows)
-			if err != nil {
-				return err
-			}
-			page.Requests = append(page.Requests, q)
-		}
-		return rows.Err()
+	query, args := quarantinedQuery(f)
+	all, err := listed(ctx, s, "listing the quarantine", query, args, f.Limit, func(q *driver.QuarantinedRequest, rows *sql.Rows) (err error) {
+		*q, err = scanQuarantined(rows)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(page.Requests) > limit {
-		page.Requests = page.Requests[:limit]
-		last := &page.Requests[limit-1]
-		page.Next = driver.Cursor{At: last.LastAt, Key: last.Key}
-	}
-	return page, nil
+	return walk.QuarantinePage(all, f.Limit), nil
 }
 
 func quarantinedQuery(f *driver.QuarantineFilter) (query string, args []any) {
@@ -112,7 +95,7 @@ func quarantinedQuery(f *driver.QuarantineFilter) (query string, args []any) {
 	if !f.After.IsZero() {
 		c.add(`(last_at, key) < (?, ?)`, f.After.At.UnixMicro(), f.After.Key[:])
 	}
-	return selectQuarantined + c.where() + ` ORDER BY last_at DESC, key DESC`, c.args
+	return selectQuarantined + c.where() + ` ORDER BY last_at DESC, key DESC LIMIT ?`, c.args
 }
 
 // scanQuarantined reads a row of selectQuarantined.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/walk"
 )
 
 const (
@@ -76,31 +77,17 @@ func refusedQuery(f *driver.RefusedFilter) (query string, args []any) {
 
 // Refused implements driver.Store. It reads for at most 5 s.
 func (s *Store) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
-	page := &driver.RefusedPage{}
-	limit := driver.PageSize(f.Limit)
-	err := s.snapshot(ctx, "listing refused requests", func(ctx context.Context, tx *sql.Tx) error {
-		query, args := refusedQuery(f)
-		rows, err := tx.QueryContext(ctx, query, append(args, limit+1)...)
-		if err != nil {
-			return err
-		}
-		var more bool
-		page.Requests, more, err = collectPage(rows, limit, func(r *driver.RefusedRequest) error {
-			var at int64
-			err := rows.Scan(&r.ErrorID, &at, &r.Source, &r.Reason, &r.Status, &r.Method, &r.Remote, &r.Gateway, &r.Headers, &r.Body, &r.BodySize)
-			r.At = fromMicros(at)
-			return err
-		})
-		if more {
-			last := &page.Requests[limit-1]
-			page.Next = driver.Cursor{At: last.At, Key: last.Key()}
-		}
+	query, args := refusedQuery(f)
+	all, err := listed(ctx, s, "listing refused requests", query, args, f.Limit, func(r *driver.RefusedRequest, rows *sql.Rows) error {
+		var at int64
+		err := rows.Scan(&r.ErrorID, &at, &r.Source, &r.Reason, &r.Status, &r.Method, &r.Remote, &r.Gateway, &r.Headers, &r.Body, &r.BodySize)
+		r.At = fromMicros(at)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return page, nil
+	return walk.RefusedPage(all, f.Limit), nil
 }
 
 // refused removes requests that are past the retention of their source.

@@ -114,3 +114,28 @@ func read[Row any](ctx context.Context, l *Listing[Row], after driver.Cursor, li
 	}
 	return Read(ctx, l, after, driver.PageSize(limit), b)
 }
+
+// The pages of listings that an index finds at once are cut from rows, which have one more than the size of
+// the page if there is a next one.
+
+// QuarantinePage returns a page of quarantined requests.
+func QuarantinePage(rows []driver.QuarantinedRequest, limit int) *driver.QuarantinePage {
+	page, next := cut(rows, driver.PageSize(limit), func(q *driver.QuarantinedRequest) driver.Cursor {
+		return driver.Cursor{At: q.LastAt, Key: q.Key}
+	})
+	return &driver.QuarantinePage{Requests: page, Next: next}
+}
+
+// RefusedPage returns a page of refused requests.
+func RefusedPage(rows []driver.RefusedRequest, limit int) *driver.RefusedPage {
+	page, next := cut(rows, driver.PageSize(limit), func(r *driver.RefusedRequest) driver.Cursor {
+		return driver.Cursor{At: r.At, Key: r.Key()}
+	})
+	return &driver.RefusedPage{Requests: page, Next: next}
+}
+
+// JobPage returns a page of jobs.
+func JobPage(rows []driver.Job, limit int) *driver.JobPage {
+	page, next := cut(rows, driver.PageSize(limit), func(j *driver.Job) driver.Cursor { return driver.Cursor{At: j.CreatedAt, ID: j.ID} })
+	return &driver.JobPage{Jobs: page, Next: next}
+}

@@ -134,12 +134,17 @@ func (b *Bounds) next(size int, took time.Duration) int {
 
 // fill appends rows, and ends the page if there is one more than limit.
 func fill[Row any](l *Listing[Row], page *Page[Row], rows []Row, limit int) *Page[Row] {
-	page.Rows = append(page.Rows, rows...)
-	if len(page.Rows) > limit {
-		page.Rows = page.Rows[:limit:limit]
-		page.Next = l.Place(&page.Rows[limit-1])
-	}
+	page.Rows, page.Next = cut(append(page.Rows, rows...), limit, l.Place)
 	return page
+}
+
+// cut returns the page that rows begin with, and the place where the next one goes on: rows has one more
+// than limit if there is a next one.
+func cut[Row any](rows []Row, limit int, place func(*Row) driver.Cursor) (page []Row, next driver.Cursor) {
+	if len(rows) <= limit {
+		return rows, next
+	}
+	return rows[:limit:limit], place(&rows[limit-1])
 }
 
 // placeAt is the place after all rows that were received at t or later.

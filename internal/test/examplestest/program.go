@@ -58,9 +58,6 @@ func (p *Program) URL() string {
 	return p.url
 }
 
-// Folder is the folder that the program runs in.
-func (p *Program) Folder() string { return p.folder }
-
 func (p *Program) start(t testing.TB) {
 	t.Helper()
 	cmd := exec.Command(p.command[0], p.command[1:]...)
