@@ -69,10 +69,7 @@ func compareLetters(a, b driver.DeadLetter) int {
 
 func deadLetters(ctx context.Context, tx *sql.Tx, query string, args []any) ([]driver.DeadLetter, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(l *driver.DeadLetter) error {
+	return collect(rows, err, func(l *driver.DeadLetter) error {
 		var key []byte
 		var receivedAt int64
 		var failedAt sql.NullInt64

@@ -46,10 +46,7 @@ func (s *Store) NewDead(ctx context.Context, p *driver.NewDeadParams) ([]driver.
 				args = append(args, text)
 			}
 			rows, err := tx.QueryContext(ctx, newDeadQuery(part.text, part.column, len(part.names), len(part.errs)), append(args, driver.MaxNewDead)...)
-			if err != nil {
-				return err
-			}
-			some, err := collect(rows, func(d *driver.NewDead) error {
+			some, err := collect(rows, err, func(d *driver.NewDead) error {
 				var failedAt int64
 				err := rows.Scan(&d.Destination, &d.MessageID, &d.Source, &d.EventID, &d.Error, &failedAt)
 				d.FailedAt = fromMicros(failedAt)

@@ -55,10 +55,7 @@ func (s *Store) PausedDestinations(ctx context.Context) ([]driver.PausedDestinat
 	var all []driver.PausedDestination
 	err := s.read(ctx, "listing paused destinations", func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, selectPaused)
-		if err != nil {
-			return err
-		}
-		all, err = collect(rows, func(d *driver.PausedDestination) error {
+		all, err = collect(rows, err, func(d *driver.PausedDestination) error {
 			var at int64
 			err := rows.Scan(&d.Destination, &at)
 			d.At = fromMicros(at)

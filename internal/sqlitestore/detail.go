@@ -81,10 +81,7 @@ func (r *detailReader) event(ctx context.Context, source, eventID string) (*driv
 		return nil, err
 	}
 	rows, err := r.tx.QueryContext(ctx, `SELECT `+detailColumns+` FROM hookonce_event_overview v WHERE key = ?`, key[:])
-	if err != nil {
-		return nil, err
-	}
-	found, err := collect(rows, func(d *driver.EventDetail) error {
+	found, err := collect(rows, err, func(d *driver.EventDetail) error {
 		var hash []byte
 		var lastAt sql.NullInt64
 		err := scanEvent(&d.Event, rows, &d.Headers, &d.Body, &d.BodyPruned, &hash,
@@ -117,10 +114,7 @@ func (r *detailReader) find(ctx context.Context, source, eventID string) (driver
 		args = append(args, keyArgs(candidates)...)
 	}
 	rows, err := r.tx.QueryContext(ctx, query+where, args...) //nolint:sqlclosecheck // collect closes them
-	if err != nil {
-		return driver.Key{}, err
-	}
-	found, err := collect(rows, func(key *driver.Key) error {
+	found, err := collect(rows, err, func(key *driver.Key) error {
 		var b []byte
 		err := rows.Scan(&b)
 		copy(key[:], b)
@@ -140,10 +134,7 @@ func (r *detailReader) find(ctx context.Context, source, eventID string) (driver
 
 func (r *detailReader) messages(ctx context.Context, key driver.Key) ([]driver.MessageDetail, error) {
 	rows, err := r.tx.QueryContext(ctx, selectMessages, key[:])
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(m *driver.MessageDetail) error { return scanMessage(m, rows) })
+	return collect(rows, err, func(m *driver.MessageDetail) error { return scanMessage(m, rows) })
 }
 
 // scanMessage scans the additional targets, then messageColumns.
@@ -172,10 +163,7 @@ func scanMessage(m *driver.MessageDetail, rows *sql.Rows, more ...any) error {
 
 func (r *detailReader) attempts(ctx context.Context, key driver.Key) ([]driver.Attempt, error) {
 	rows, err := r.tx.QueryContext(ctx, selectAttempts, key[:])
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(a *driver.Attempt) error {
+	return collect(rows, err, func(a *driver.Attempt) error {
 		var at, took int64
 		err := rows.Scan(&a.MessageID, &a.Generation, &a.Number, &a.Outcome, &a.StatusCode, &a.Error, &at, &took, &a.ResponseType, &a.Response)
 		a.At = fromMicros(at)

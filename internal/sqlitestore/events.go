@@ -69,10 +69,7 @@ func (s *Store) addDestinations(ctx context.Context, events []driver.Event) erro
 		UNION SELECT cause, destination FROM hookonce_message WHERE ` + keyIn(`cause`, len(keys)) + ` ORDER BY 2`
 	return s.snapshot(ctx, opEvents, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, slices.Repeat(keyArgs(keys), 2)...)
-		if err != nil {
-			return err
-		}
-		_, err = collect(rows, func(*struct{}) error {
+		_, err = collect(rows, err, func(*struct{}) error {
 			var key []byte
 			var name string
 			err := rows.Scan(&key, &name)
@@ -119,9 +116,7 @@ func (w *eventWalk) match(ctx context.Context, step walk.Step, n int) (events []
 	query, args := w.query(step, n)
 	err = w.s.snapshot(ctx, opEvents, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
-		if err == nil {
-			events, err = collect(rows, func(e *driver.Event) error { return scanEvent(e, rows) })
-		}
+		events, err = collect(rows, err, func(e *driver.Event) error { return scanEvent(e, rows) })
 		return err
 	})
 	return events, err

@@ -235,10 +235,7 @@ func (t *writeTx) redact(p *driver.RedactParams) (before bool, err error) {
 
 func (t *writeTx) redactedBefore(p *driver.RedactParams) (bool, error) {
 	rows, err := t.query(selectRedacted, p.Key[:], driver.ActionRedacted, nullText(p.RequestID)) //nolint:sqlclosecheck // collect closes them
-	if err != nil {
-		return false, err
-	}
-	found, err := collect(rows, func(action *string) error { return rows.Scan(action) })
+	found, err := collect(rows, err, func(action *string) error { return rows.Scan(action) })
 	if err != nil {
 		return false, err
 	}

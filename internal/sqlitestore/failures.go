@@ -33,10 +33,7 @@ func (s *Store) Failures(ctx context.Context, destinations []string, limit int) 
 	err := s.snapshot(ctx, "reading the last failures", func(ctx context.Context, tx *sql.Tx) error {
 		for _, name := range destinations {
 			rows, err := tx.QueryContext(ctx, selectLastFailures, name, clock(time.Time{}), driver.FailureCandidates, max(limit, 0))
-			if err != nil {
-				return err
-			}
-			some, err := collect(rows, func(f *driver.Failure) error {
+			some, err := collect(rows, err, func(f *driver.Failure) error {
 				var at int64
 				err := rows.Scan(&f.Destination, &f.MessageID, &f.Source, &f.EventID, &f.Type, &f.Attempt, &f.StatusCode, &f.Error, &at)
 				f.At = fromMicros(at)

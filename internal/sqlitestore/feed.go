@@ -121,10 +121,7 @@ func (s *Store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (*driver
 		now := clock(p.Now)
 		page.Watched = until > now && until <= latestWatch(now)
 		rows, err := tx.QueryContext(ctx, selectFeed, max(p.After, page.Floor), page.Last, limit)
-		if err != nil {
-			return err
-		}
-		page.Rows, err = collect(rows, func(r *driver.FeedRow) error {
+		page.Rows, err = collect(rows, err, func(r *driver.FeedRow) error {
 			var at int64
 			err := rows.Scan(&r.Seq, &at, &r.Kind, &r.Source, &r.EventID, &r.Type, &r.Outcome, &r.Details)
 			r.At = fromMicros(at)

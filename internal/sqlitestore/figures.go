@@ -106,10 +106,7 @@ func (s *Store) Series(ctx context.Context, f *driver.SeriesFilter) (points []dr
 	err = s.snapshot(ctx, "reading figures", func(ctx context.Context, tx *sql.Tx) error {
 		query, args := seriesQuery(f)
 		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		points, err = collect(rows, func(p *driver.Point) error {
+		points, err = collect(rows, err, func(p *driver.Point) error {
 			var at int64
 			into := []any{&at, &p.Name, &p.Label, &p.N}
 			if f.Of != driver.FigureTypes {

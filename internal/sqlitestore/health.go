@@ -140,10 +140,7 @@ const selectTriggers = `SELECT format('trigger %s on %s', name, tbl_name) FROM s
 func (s *Store) ForeignTriggers(ctx context.Context) (found []string, err error) {
 	err = s.snapshot(ctx, "looking for foreign triggers", func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, selectTriggers) //nolint:sqlclosecheck // collect closes them
-		if err != nil {
-			return err
-		}
-		found, err = collect(rows, func(text *string) error { return rows.Scan(text) })
+		found, err = collect(rows, err, func(text *string) error { return rows.Scan(text) })
 		return err
 	})
 	return found, err

@@ -43,10 +43,7 @@ func nullText(s string) sql.NullString { return sql.NullString{String: s, Valid:
 
 func (r *detailReader) history(ctx context.Context, key driver.Key) ([]driver.HistoryEntry, error) {
 	rows, err := r.tx.QueryContext(ctx, selectHistory, key[:])
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(e *driver.HistoryEntry) error {
+	return collect(rows, err, func(e *driver.HistoryEntry) error {
 		var at int64
 		err := rows.Scan(&at, &e.Action, &e.Generation, &e.MessageID, &e.RequestID)
 		e.At = fromMicros(at)

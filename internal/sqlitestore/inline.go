@@ -282,10 +282,7 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 // oldFailures returns the events whose last failure is not after a time.
 func (t *writeTx) oldFailures(before int64, limit int) ([]driver.Key, error) {
 	rows, err := t.query(oldInline, before, limit) //nolint:sqlclosecheck // collect closes them
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(key *driver.Key) error {
+	return collect(rows, err, func(key *driver.Key) error {
 		var found []byte
 		err := rows.Scan(&found)
 		copy(key[:], found)
@@ -310,10 +307,7 @@ func (t *writeTx) fileOld(key driver.Key, before int64) (*driver.FiledFailure, e
 // readFailure returns the failure of an event; none if it was claimed or has failed after a time.
 func (t *writeTx) readFailure(key driver.Key, before int64) ([]inlineFailure, error) {
 	rows, err := t.query(selectInline, key[:], before)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(f *inlineFailure) error {
+	return collect(rows, err, func(f *inlineFailure) error {
 		var key, hash []byte
 		var messages string
 		var occurredAt sql.NullInt64

@@ -63,10 +63,7 @@ func (s *Store) DueDestinations(ctx context.Context, destinations []string) ([]s
 	var due []string
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, selectDueDestinations, string(names), clock(time.Time{})) //nolint:sqlclosecheck // collect closes them
-		if err != nil {
-			return err
-		}
-		due, err = collect(rows, func(name *string) error { return rows.Scan(name) })
+		due, err = collect(rows, err, func(name *string) error { return rows.Scan(name) })
 		return err
 	})
 	if err != nil {
@@ -186,10 +183,7 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
 		return nil, err
 	}
 	rows, err := t.query(query, p.Destination, t.now, p.Limit, string(skip))
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(m *dueMessage) error {
+	return collect(rows, err, func(m *dueMessage) error {
 		var key []byte
 		var receivedAt int64
 		err := rows.Scan(&m.number, &m.ID, &key, &m.Token, &m.Attempt, &m.Expired, &m.Generation,
@@ -200,8 +194,11 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
 	})
 }
 
-// collect reads all rows with scan and closes them.
-func collect[T any](rows *sql.Rows, scan func(*T) error) ([]T, error) {
+// collect reads all rows of a query, whose error is err, with scan, and closes them.
+func collect[T any](rows *sql.Rows, err error, scan func(*T) error) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
 	defer rows.Close()
 	var all []T
 	for rows.Next() {

@@ -57,11 +57,8 @@ func (c *clause) where() string {
 // number of rows. It reads for at most 5 s.
 func listed[T any](ctx context.Context, s *Store, op, query string, args []any, limit int, scan func(*T, *sql.Rows) error) (all []T, err error) {
 	err = s.snapshot(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, query, append(args, driver.PageSize(limit)+1)...) //nolint:sqlclosecheck // collect closes them
-		if err != nil {
-			return err
-		}
-		all, err = collect(rows, func(one *T) error { return scan(one, rows) })
+		rows, err := tx.QueryContext(ctx, query, append(args, driver.PageSize(limit)+1)...)
+		all, err = collect(rows, err, func(one *T) error { return scan(one, rows) })
 		return err
 	})
 	return all, err

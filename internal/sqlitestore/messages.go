@@ -183,10 +183,7 @@ func (w *messageWalk) match(ctx context.Context, step walk.Step, n int) (message
 	query, args := w.query(step, n)
 	err = w.s.snapshot(ctx, w.op, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		messages, err = collect(rows, func(m *driver.ListedMessage) error {
+		messages, err = collect(rows, err, func(m *driver.ListedMessage) error {
 			var key []byte
 			var receivedAt int64
 			err := scanMessage(&m.MessageDetail, rows, &key, &m.Source, &m.EventID, &m.Type, &receivedAt)

@@ -44,10 +44,7 @@ func applied(ctx context.Context, q queryer) ([]driver.Migration, error) {
 		return nil, err
 	}
 	rows, err := q.QueryContext(ctx, selectApplied)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(step *driver.Migration) error { return rows.Scan(&step.Version, &step.Name, &step.Hash) })
+	return collect(rows, err, func(step *driver.Migration) error { return rows.Scan(&step.Version, &step.Name, &step.Hash) })
 }
 
 // Apply implements driver.Migrator. The steps record themselves in hookonce_schema_migration, so

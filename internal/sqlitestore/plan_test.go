@@ -182,10 +182,7 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 		args[i] = 1
 	}
 	rows, err := db.QueryContext(t.Context(), `EXPLAIN QUERY PLAN `+query, args...) //nolint:sqlclosecheck // collect closes them
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines, err := collect(rows, func(line *string) error {
+	lines, err := collect(rows, err, func(line *string) error {
 		var id, parent, unused int
 		err := rows.Scan(&id, &parent, &unused, line)
 		if parent == 0 {

@@ -246,10 +246,7 @@ func (r *pruner) look(ctx context.Context, w *pruning.Walk, k *kind, last *victi
 		place = last.id
 	}
 	rows, err := r.store.reader.QueryContext(ctx, k.query, last.at, place, before, r.chunk)
-	if err != nil {
-		return nil, r.store.failed(ctx, opPrune, err)
-	}
-	seen, err := collect(rows, func(v *victim) error {
+	seen, err := collect(rows, err, func(v *victim) error {
 		var key []byte
 		var name any = &key
 		if k.byID {

@@ -159,10 +159,7 @@ func (t *writeTx) readReplayable(e *lifecycle.Event) error {
 // readParts reads the parts of an event by its key, as they are at a time.
 func readParts(query func(query string, args ...any) (*sql.Rows, error), e *driver.EventParts, now int64) (found bool, err error) {
 	rows, err := query(selectReplayable, e.Key[:])
-	if err != nil {
-		return false, err
-	}
-	events, err := collect(rows, func(*struct{}) error {
+	events, err := collect(rows, err, func(*struct{}) error {
 		var state sql.NullInt64
 		err := rows.Scan(&e.BodyPruned, &state, &e.Note, &e.Generation, &e.Undecided, &e.Queued, &e.Ended, &e.AsNew)
 		if state.Valid {
@@ -179,10 +176,7 @@ func readParts(query func(query string, args ...any) (*sql.Rows, error), e *driv
 
 func readMessageParts(query func(query string, args ...any) (*sql.Rows, error), messages string, key driver.Key, now int64) ([]driver.EventPart, error) {
 	rows, err := query(messages, key[:], now)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(m *driver.EventPart) error {
+	return collect(rows, err, func(m *driver.EventPart) error {
 		var state int
 		err := rows.Scan(&m.ID, &m.Route, &m.Destination, &state, &m.Note, &m.Generation, &m.Leased)
 		m.State = messageStates[state]

@@ -100,10 +100,7 @@ func (s *Store) LearnedSecrets(ctx context.Context, sources []string) ([]driver.
 			}
 			of.ArmedUntil = fromNullMicros(until)
 			rows, err := tx.QueryContext(ctx, selectLearned, name)
-			if err != nil {
-				return err
-			}
-			of.Secrets, err = collect(rows, func(l *driver.LearnedSecret) error {
+			of.Secrets, err = collect(rows, err, func(l *driver.LearnedSecret) error {
 				var at int64
 				err := rows.Scan(&l.Secret, &at)
 				l.LearnedAt = fromMicros(at)

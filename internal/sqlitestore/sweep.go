@@ -88,10 +88,7 @@ func (s *Store) sweep(ctx context.Context, op string, p *driver.SweepRunsParams,
 
 func (t *writeTx) lost() ([]lostEvent, error) {
 	rows, err := t.query(selectLost, t.now, sweptAtOnce)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(e *lostEvent) error {
+	return collect(rows, err, func(e *lostEvent) error {
 		var key []byte
 		err := rows.Scan(&key, &e.Source, &e.EventID, &e.Type, &e.generation, &e.Attempts, &e.run, &e.size, &e.retryIn)
 		copy(e.Key[:], key)

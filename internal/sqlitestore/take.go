@@ -91,10 +91,7 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 	var due []driver.DueSource
 	err = s.read(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, selectDueSources, string(names), clock(time.Time{}))
-		if err != nil {
-			return err
-		}
-		due, err = collect(rows, func(d *driver.DueSource) error { return rows.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect) })
+		due, err = collect(rows, err, func(d *driver.DueSource) error { return rows.Scan(&d.Source, &d.Fresh, &d.Tried, &d.Suspect) })
 		return err
 	})
 	if err != nil {

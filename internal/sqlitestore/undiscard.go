@@ -93,10 +93,7 @@ func (t *writeTx) discards(p *driver.UndiscardParams, limit int) ([]discard, err
 		}
 	}
 	rows, err := t.query(selectDiscards, p.Operation, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(d *discard) error {
+	return collect(rows, err, func(d *discard) error {
 		var key []byte
 		err := rows.Scan(&d.id, &key, &d.letter.MessageID, &d.generation, &d.failedAt, &d.note)
 		copy(d.letter.Key[:], key)

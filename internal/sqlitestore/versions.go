@@ -43,10 +43,7 @@ func versions(ctx context.Context, q queryer, objects []driver.Key) (map[driver.
 		some := objects[:min(len(objects), versionsAtOnce)]
 		objects = objects[len(some):]
 		rows, err := q.QueryContext(ctx, selectVersions+keyIn(`object`, len(some)), keyArgs(some)...)
-		if err != nil {
-			return nil, err
-		}
-		all, err := collect(rows, func(v *driver.ObjectVersion) error {
+		all, err := collect(rows, err, func(v *driver.ObjectVersion) error {
 			var object []byte
 			err := rows.Scan(&object, &v.Source, &v.Version, &v.Shown)
 			copy(v.Object[:], object)

@@ -49,10 +49,7 @@ func edgeQuery(candidates string, args []any) (string, []any) {
 func (s *Store) edgeOf(ctx context.Context, op, query string, args []any) (last driver.Cursor, count int, err error) {
 	err = s.snapshot(ctx, op, func(ctx context.Context, tx *sql.Tx) error {
 		rows, err := tx.QueryContext(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		_, err = collect(rows, func(*struct{}) error {
+		_, err = collect(rows, err, func(*struct{}) error {
 			var key []byte
 			var at int64
 			err := rows.Scan(&count, &at, &key, &last.ID)
@@ -108,10 +105,7 @@ const (
 // column reads the only column of a query.
 func column[T any](ctx context.Context, tx *sql.Tx, query string, args ...any) ([]T, error) {
 	rows, err := tx.QueryContext(ctx, query, args...) //nolint:sqlclosecheck // collect closes them
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows, func(v *T) error { return rows.Scan(v) })
+	return collect(rows, err, func(v *T) error { return rows.Scan(v) })
 }
 
 // knownSources returns the given sources, and those that the database knows.

@@ -75,10 +75,7 @@ func (s *Store) longestWindows(ctx context.Context, p *driver.PruneParams, now i
 		dedupe, retention, rows int64
 	}
 	rows, err := s.reader.QueryContext(ctx, selectWindows, now-driver.WindowsHold.Microseconds())
-	if err != nil {
-		return nil, s.failed(ctx, opPrune, err)
-	}
-	found, err := collect(rows, func(r *registered) error { return rows.Scan(&r.source, &r.dedupe, &r.retention, &r.rows) })
+	found, err := collect(rows, err, func(r *registered) error { return rows.Scan(&r.source, &r.dedupe, &r.retention, &r.rows) })
 	if err != nil {
 		return nil, s.failed(ctx, opPrune, err)
 	}
