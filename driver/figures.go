@@ -39,7 +39,7 @@ const (
 	// shows whether the dedupe window is long enough. They have no label.
 	FigureDuplicates
 	// FigureBacklog is the work that waits, sampled from time to time: by source or destination, with
-	// a label of BacklogLabels. A span holds the most that any process saw in it, not a sum.
+	// one of the labels below. A span holds the most that any process saw in it, not a sum.
 	FigureBacklog
 	// FigureTypes are claimed events: by source, labelled with their type. They exist by the hour.
 	FigureTypes
@@ -52,11 +52,6 @@ const (
 	BacklogMessages    = "messages" // by destination
 	BacklogMessagesAge = "messages_age"
 )
-
-// BacklogLabels lists the labels of FigureBacklog.
-func BacklogLabels() []string {
-	return []string{BacklogEvents, BacklogEventsAge, BacklogMessages, BacklogMessagesAge}
-}
 
 // Gauge reports whether figures of this kind are samples, so that a span holds the highest one.
 func (k FigureKind) Gauge() bool { return k == FigureBacklog }

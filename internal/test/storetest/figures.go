@@ -149,7 +149,7 @@ func figuresOfBacklog(f *fixture) {
 	sample := func(after time.Duration, name, label string, n int64) {
 		f.addFigures(driver.Figure{Of: driver.FigureBacklog, At: at.Add(after), Name: name, Label: label, N: n})
 	}
-	for _, label := range driver.BacklogLabels() {
+	for _, label := range []string{driver.BacklogEvents, driver.BacklogEventsAge, driver.BacklogMessages, driver.BacklogMessagesAge} {
 		sample(0, "a", label, 5)
 		sample(30*time.Second, "a", label, 3)
 		sample(0, "b", label, 2)
