@@ -27,6 +27,7 @@ var (
 		"RetryMessage":    {"SendingOrSent"},
 		"Lease":           {"DatabaseClock", "BuriedBesideLeased"},
 		"Complete":        {"ManyMixed"},
+		"Order":           {"EndWakesNext", "DiscardAndUndo", "Sweep"},
 		"Stale":           {"AppliedInOneCall"},
 		"Queued":          {"Recorded"},
 		"CountDeliveries": {"Many"},
