@@ -53,7 +53,7 @@ func startSources(t *testing.T, dir string) *gateway {
 // eventTables lists the tables that a listener could change. The others are the feed, which is written
 // while somebody looks, figures, which are written 10 s after the deliveries, and the turn to prune.
 var eventTables = []string{
-	"event", "event_state", "event_attempt", "inline_failure", "object_version", "message", "attempt", "attempt_response", "history", "job",
+	"event", "event_state", "event_attempt", "inline_failure", "object_version", "ordered_message", "message", "attempt", "attempt_response", "history", "job",
 	"delivery_count", "other_body", "body_seen", "quarantine", "source_window", "refused", "paused_destination", "armed_source",
 	"learned_secret", "schema_migration",
 }
