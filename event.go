@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -88,6 +89,7 @@ type runningKey struct{}
 // running is a handler in progress, as EnqueueTx sees it.
 type running struct {
 	event    *Event
+	mu       sync.Mutex     // a handler may enqueue from several goroutines
 	messages []*Message     // enqueued by the handler
 	made     map[string]int // how many equal messages without an id of their own, by the id of the first
 }

@@ -72,6 +72,10 @@ func (o *Outbox[T]) EnqueueTx(ctx context.Context, tx T, messages ...*Message) e
 		return nil
 	}
 	run := runningOf(ctx)
+	if run != nil {
+		run.mu.Lock()
+		defer run.mu.Unlock()
+	}
 	made := make(map[string]int) // as running.made, of this call
 	rows := make([]driver.OutboxMessage, len(messages))
 	for i, m := range messages {

@@ -77,6 +77,9 @@ func (in *Engine) reconcile(ctx context.Context, name string, since time.Duratio
 	look.client = reconcile.New(&reconcile.Options{List: src.list, Key: src.Reconcile.Key, Params: src.Reconcile.Params, URL: src.Reconcile.URL})
 	defer look.client.Close()
 	for events, err := range look.client.Pages(ctx, look.done.From) {
+		if err == nil && in.draining.Load() {
+			err = errDraining
+		}
 		if err == nil {
 			err = look.page(ctx, events)
 		}
@@ -244,11 +247,11 @@ func (r *reconciling) claim(ctx context.Context, missing []driver.Claim) error {
 	slices.SortFunc(missing, func(a, b driver.Claim) int { return strings.Compare(string(a.Key[:]), string(b.Key[:])) })
 	results, err := r.in.store.Claim(ctx, &driver.ClaimParams{Claims: missing, AllowUnsafe: r.in.cfg.AllowUnsafe})
 	switch {
-	case errors.Is(err, driver.ErrBadRow) && len(missing) == 1:
+	case driver.FaultOfRows(err) && len(missing) == 1:
 		r.done.Missing--
 		r.done.Unreadable++
 		return nil
-	case errors.Is(err, driver.ErrBadRow):
+	case driver.FaultOfRows(err):
 		for i := range missing {
 			if err := r.claim(ctx, missing[i:i+1]); err != nil {
 				return err

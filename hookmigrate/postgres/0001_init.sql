@@ -1686,6 +1686,7 @@ COMMENT ON FUNCTION {schema}.complete(
 -- When parked messages are due: never. driver.ParkedUntil is the same time.
 CREATE FUNCTION {schema}.parked() RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$ SELECT '9999-01-01 00:00:00+00'::timestamptz $$;
 
 COMMENT ON FUNCTION {schema}.parked() IS 'For hookonce itself: when messages are due that wait for their turn in a line.';
@@ -1775,9 +1776,13 @@ BEGIN
 	IF front.message_state = 0 AND front.due_at = {schema}.parked()
 		AND coalesce({schema}.line_holder(settle_line.line), front.message_id) = front.message_id
 	THEN
-		UPDATE {schema}.message m SET due_at = at
-		WHERE m.id = (SELECT w.id FROM {schema}.message w WHERE w.id = front.message_id FOR UPDATE SKIP LOCKED)
-			AND m.state = 0 AND m.due_at = {schema}.parked();
+		BEGIN
+			UPDATE {schema}.message m SET due_at = at
+			WHERE m.id = (SELECT w.id FROM {schema}.message w WHERE w.id = front.message_id FOR UPDATE SKIP LOCKED)
+				AND m.state = 0 AND m.due_at = {schema}.parked();
+		EXCEPTION WHEN OTHERS THEN
+			NULL; -- a trigger refuses this row: the outcome of the message before it counts, and the sweep tries again
+		END;
 	END IF;
 END
 $$;
@@ -1826,6 +1831,7 @@ BEGIN
 	CROSS JOIN LATERAL (
 		SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = o.id AND m.state = 0 LIMIT 1
 	) m
+	ORDER BY o.id COLLATE "C"
 	ON CONFLICT (message_id) DO NOTHING;
 END
 $$;
@@ -1877,24 +1883,31 @@ BEGIN
 			SELECT m.id FROM {schema}.message m WHERE m.id = i.id AND m.token = i.token AND m.state = 1 FOR UPDATE
 		) m
 	) h;
+	-- The lines before their places: whoever settles a line changes its places, too.
+	SELECT array_agg(coalesce(o.line, u.line)), array_agg(coalesce(o.source, u.source)) INTO all_lines, all_from
+	FROM (
+		SELECT u.line, u.source, u.id FROM unnest(admit.ids, admit.lines, admit.sources) AS u (id, line, source) WHERE u.line <> ''
+		UNION ALL
+		SELECT NULL, NULL, h.id FROM unnest(held) AS h (id)
+	) u
+	LEFT JOIN LATERAL (
+		SELECT o.line, o.source FROM {schema}.ordered_message o WHERE o.message_id = u.id AND u.line IS NULL LIMIT 1
+	) o ON true
+	WHERE u.id = ANY (held) AND coalesce(o.line, u.line) IS NOT NULL;
+	IF all_lines IS NOT NULL THEN
+		PERFORM {schema}.lock_lines(all_lines, all_from);
+	END IF;
 	INSERT INTO {schema}.ordered_message AS o (message_id, line, source, destination, version, received_at, hold)
 	SELECT u.id, u.line, u.source, m.destination, u.version, m.received_at, u.hold = 1
 	FROM unnest(admit.ids, admit.lines, admit.sources, admit.versions, admit.holds) AS u (id, line, source, version, hold)
 	CROSS JOIN LATERAL (SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = u.id LIMIT 1) m
 	WHERE u.line <> '' AND u.id = ANY (held)
-	ORDER BY u.id
+	ORDER BY u.id COLLATE "C"
 	ON CONFLICT (message_id) DO UPDATE
 	SET line = excluded.line, version = excluded.version, hold = excluded.hold, destination = excluded.destination, state = 0
 	WHERE (o.line, o.version, o.hold, o.destination, o.state)
 		IS DISTINCT FROM (excluded.line, excluded.version, excluded.hold, excluded.destination, 0::smallint);
 	UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = ANY (held) AND o.state > 0;
-
-	SELECT array_agg(o.line), array_agg(o.source) INTO all_lines, all_from
-	FROM unnest(held) AS h (id)
-	CROSS JOIN LATERAL (SELECT o.line, o.source FROM {schema}.ordered_message o WHERE o.message_id = h.id LIMIT 1) o;
-	IF all_lines IS NOT NULL THEN
-		PERFORM {schema}.lock_lines(all_lines, all_from);
-	END IF;
 
 	FOR next IN
 		SELECT i.place, i.id, i.token, i.line AS given, o.line, o.version, o.received_at, o.forced, i.id = ANY (held) AS is_held
@@ -1937,7 +1950,8 @@ BEGIN
 			END IF;
 			IF before IS NULL OR before = next.id THEN
 				verdict := 1;
-				UPDATE {schema}.object_version v SET sending_id = next.id WHERE v.object = next.line;
+				-- The time keeps a pruning that looked before from removing the line.
+				UPDATE {schema}.object_version v SET sending_id = next.id, applied_at = moment WHERE v.object = next.line;
 			END IF;
 		END IF;
 		IF verdict = 2 THEN
@@ -2000,11 +2014,15 @@ BEGIN
 	SET sending_id = NULL
 	FROM unnest(complete_ordered.line_places, complete_ordered.lines) AS l (place, line)
 	WHERE v.object = ANY (ARRAY[l.line]) AND v.sending_id = complete_ordered.ids[l.place] AND l.place = ANY (places)
-		AND (complete_ordered.outcomes[l.place] <> 2 OR complete_ordered.status_codes[l.place] > 0);
+		-- A later answer of another kind does not tell that an attempt without one did not arrive.
+		AND (complete_ordered.outcomes[l.place] <> 2 OR complete_ordered.status_codes[l.place] > 0 AND NOT EXISTS (
+			SELECT FROM {schema}.message m, {schema}.attempt a
+			WHERE m.id = complete_ordered.ids[l.place] AND a.message_id = m.id AND a.generation = m.generation AND coalesce(a.status_code, 0) = 0
+		));
 	UPDATE {schema}.ordered_message o
-	SET state = 2, forced = false
+	SET state = CASE WHEN complete_ordered.outcomes[l.place] = 3 THEN o.state ELSE 2 END, forced = false
 	FROM unnest(complete_ordered.line_places) AS l (place)
-	WHERE o.message_id = ANY (ARRAY[complete_ordered.ids[l.place]]) AND complete_ordered.outcomes[l.place] IN (1, 4) AND l.place = ANY (places);
+	WHERE o.message_id = ANY (ARRAY[complete_ordered.ids[l.place]]) AND complete_ordered.outcomes[l.place] IN (1, 3, 4) AND l.place = ANY (places);
 	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(complete_ordered.lines) AS u (line)) l;
 	RETURN QUERY SELECT unnest(places);
 END
@@ -2037,7 +2055,7 @@ BEGIN
 		RETURN;
 	END IF;
 	PERFORM {schema}.lock_lines(lines, sources);
-	UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = ANY (settle_messages.ids) AND o.state > 0;
+	UPDATE {schema}.ordered_message o SET state = 0, forced = false WHERE o.message_id = ANY (settle_messages.ids) AND (o.state > 0 OR o.forced);
 	PERFORM {schema}.settle_line(l.line, coalesce(settle_messages.at, now())) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line)) l;
 END
 $$;

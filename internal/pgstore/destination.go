@@ -31,6 +31,7 @@ WITH setting AS MATERIALIZED (
 	SELECT m.id
 	FROM {schema}.message m
 	WHERE m.destination = $1::text AND m.state IN (0, 1) AND m.state = 0 AND m.due_at > (SELECT now FROM setting)
+		AND m.due_at < {schema}.parked()
 	ORDER BY m.due_at
 	LIMIT $2::int
 	FOR UPDATE SKIP LOCKED

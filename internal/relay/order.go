@@ -32,7 +32,7 @@ func (r *relay) admit(ctx context.Context, messages []driver.Message, probed boo
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	admitted, err := r.store.Admit(ctx, p)
+	admitted, err := r.askStore(ctx, p.Messages)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,26 @@ func (r *relay) admit(ctx context.Context, messages []driver.Message, probed boo
 		}
 	}
 	return r.withoutParked(all), nil
+}
+
+// askStore admits messages. If single rows are at fault, it tries halves. A message that is refused alone rests, as a
+// parked one does, and its lease runs out.
+func (r *relay) askStore(ctx context.Context, messages []driver.OrderedMessage) ([]driver.Admission, error) {
+	admitted, err := r.store.Admit(ctx, &driver.AdmitParams{Messages: messages})
+	half := len(messages) / 2
+	switch {
+	case half > 0 && driver.FaultOfRows(err):
+		first, err := r.askStore(ctx, messages[:half])
+		if err != nil {
+			return nil, err
+		}
+		second, err := r.askStore(ctx, messages[half:])
+		return append(first, second...), err
+	case len(messages) == 1 && isRowFault(err):
+		r.refused(messages[0].ID, err)
+		return []driver.Admission{{Verdict: driver.Parked}}, nil
+	}
+	return admitted, err
 }
 
 // orderOf returns the place of m. The order of a message that the database cannot read is not known.

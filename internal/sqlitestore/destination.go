@@ -18,11 +18,12 @@ const (
 	resumeDestination = `DELETE FROM hookonce_paused_destination WHERE destination = ?`
 
 	selectPaused = `SELECT destination, paused_at FROM hookonce_paused_destination ORDER BY destination`
-
-	hurryMessages = `UPDATE hookonce_message SET due_at = ?1 WHERE number IN (
-		SELECT number FROM hookonce_message
-		WHERE destination = ?2 AND state IN (0, 1) AND state = 0 AND due_at > ?1 ORDER BY due_at LIMIT ?3)`
 )
+
+// hurryMessages leaves parked messages where they are.
+var hurryMessages = `UPDATE hookonce_message SET due_at = ?1 WHERE number IN (
+		SELECT number FROM hookonce_message
+		WHERE destination = ?2 AND state IN (0, 1) AND state = 0 AND due_at > ?1 AND due_at < ` + parked + ` ORDER BY due_at LIMIT ?3)`
 
 // PauseDestination implements driver.Store.
 func (s *Store) PauseDestination(ctx context.Context, p *driver.PauseParams) (time.Time, error) {

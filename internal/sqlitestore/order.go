@@ -28,6 +28,8 @@ const (
 
 	reopenOrdered = `UPDATE hookonce_ordered_message SET state = 0 WHERE number = ? AND state > 0`
 
+	unforceOrdered = `UPDATE hookonce_ordered_message SET forced = 0 WHERE number = ?`
+
 	endOrdered = `UPDATE hookonce_ordered_message SET state = 2, forced = 0 WHERE number = ?`
 
 	setOrdered = `UPDATE hookonce_ordered_message SET state = ? WHERE number = ?`
@@ -44,6 +46,10 @@ const (
 		CROSS JOIN hookonce_message m ON m.number = v.sending WHERE v.object = ?1 AND o.line = ?1 AND m.state < 2`
 
 	setSending = `UPDATE hookonce_object_version SET sending = ? WHERE object = ?`
+
+	// An attempt of a message got no answer: a later one of another kind does not tell that it did not arrive.
+	selectUnanswered = `SELECT EXISTS (SELECT 1 FROM hookonce_message m JOIN hookonce_attempt a ON a.message_id = m.id
+		AND a.generation = m.generation WHERE m.number = ? AND a.status_code = 0)`
 
 	clearSending = `UPDATE hookonce_object_version SET sending = NULL WHERE object = ? AND sending = ?`
 
@@ -251,15 +257,24 @@ func (t *writeTx) answered(c *driver.Completion) error {
 	if err := t.queryRow(numberOf, idArgs(c.ID)...).Scan(&number); err != nil {
 		return err
 	}
-	if c.Outcome != driver.MessageRetry || c.StatusCode > 0 {
+	unanswered := false
+	if c.Outcome == driver.MessageRetry {
+		if err := t.queryRow(selectUnanswered, number).Scan(&unanswered); err != nil {
+			return err
+		}
+	}
+	if !unanswered {
 		if _, err := t.exec(clearSending, c.Line.Object[:], number); err != nil {
 			return err
 		}
 	}
-	if c.Outcome != driver.MessageSent && c.Outcome != driver.MessageStale {
-		return nil
+	var err error
+	switch c.Outcome {
+	case driver.MessageSent, driver.MessageStale:
+		_, err = t.exec(endOrdered, number)
+	case driver.MessageDead:
+		_, err = t.exec(unforceOrdered, number)
 	}
-	_, err := t.exec(endOrdered, number)
 	return err
 }
 
@@ -320,7 +335,14 @@ func (t *writeTx) wake(line driver.Key, number int64) error {
 	if holder, err := t.holder(line); err != nil || holder != 0 && holder != number {
 		return err
 	}
-	_, err := t.exec(wakeMessage, t.now, number)
+	// If a trigger refuses this row, the outcome of the message before it counts, and the sweep tries again.
+	err := t.whole(func() error {
+		_, err := t.exec(wakeMessage, t.now, number)
+		return err
+	})
+	if resultCode(err) == codeConstraint {
+		return nil
+	}
 	return err
 }
 
@@ -341,8 +363,10 @@ func (t *writeTx) settleIDs(ids []string) error {
 		case err != nil:
 			return err
 		}
-		if _, err := t.exec(reopenOrdered, number); err != nil {
-			return err
+		for _, query := range []string{reopenOrdered, unforceOrdered} {
+			if _, err := t.exec(query, number); err != nil {
+				return err
+			}
 		}
 		lines = append(lines, driver.Key(line))
 	}

@@ -93,7 +93,7 @@ func TestPlans(t *testing.T) {
 		{"lease", selectOldestDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", eventByNumber}, false},
 		{"lease the newest", selectUntriedDue, []string{"SEARCH m USING INDEX hookonce_message_due (destination=? AND due_at<?)", eventByNumber}, false},
 		{"due destinations", selectDueDestinations, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at<?)"}, false},
-		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>?)"}, false},
+		{"hurry", hurryMessages, []string{"COVERING INDEX hookonce_message_due (destination=? AND due_at>? AND due_at<?)"}, false},
 		{"new dead messages", newDeadQuery(selectNewDeadMessages, "m.destination", 2, 0), []string{"SEARCH m USING INDEX hookonce_message_dead_failed (failed_at>? AND failed_at<?)", eventByNumber}, false},
 		{"new dead events", newDeadQuery(selectNewDeadEvents, "s.source", 2, 3), []string{"SEARCH s USING INDEX hookonce_event_state_dead_failed (failed_at>? AND failed_at<?)", eventByNumber}, false},
 		{"bury", buryUsedUp, []string{byNumber}, false},
