@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/dial"
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -38,10 +39,8 @@ var (
 	// ErrKey says that the API refuses the key.
 	ErrKey = errors.New("the API refuses the key: it is wrong, has expired, or may not read this list")
 	// ErrAPI says that the API did not answer as documented, or not in time.
-	ErrAPI = errors.New("the provider's API could not be read")
-	// errAgain marks an error that another try may mend.
-	errAgain = errors.New("worth another try")
-	errGone  = fmt.Errorf("%w: it has no such list or event: look at the parameters", ErrAPI)
+	ErrAPI  = errors.New("the provider's API could not be read")
+	errGone = fmt.Errorf("%w: it has no such list or event: look at the parameters", ErrAPI)
 )
 
 // Options are the settings of a Client.
@@ -247,7 +246,7 @@ func (c *Client) get(ctx context.Context, u *url.URL) (document json.RawMessage,
 			return document, header, nil
 		case ctx.Err() != nil:
 			return nil, nil, context.Cause(ctx)
-		case !errors.Is(err, errAgain):
+		case !isPassing(err):
 			return nil, nil, err
 		case try == maxTries:
 			return nil, nil, fmt.Errorf("%w (%d tries)", err, try)
@@ -260,16 +259,20 @@ func (c *Client) get(ctx context.Context, u *url.URL) (document json.RawMessage,
 	}
 }
 
-// again is an error that another try may mend.
-func again(format string, args ...any) error {
-	return errors.Join(fmt.Errorf("%w: "+format, append([]any{ErrAPI}, args...)...), quiet{})
+// passingError is an error that another try may mend.
+type passingError struct{ error }
+
+// Unwrap returns the error inside.
+func (e passingError) Unwrap() error { return e.error }
+
+func isPassing(err error) bool {
+	_, is := errors.AsType[passingError](err)
+	return is
 }
 
-// quiet matches errAgain, and adds no text.
-type quiet struct{}
-
-func (quiet) Error() string        { return "" }
-func (quiet) Is(target error) bool { return target == errAgain }
+func again(format string, args ...any) error {
+	return passingError{fmt.Errorf("%w: "+format, append([]any{ErrAPI}, args...)...)}
+}
 
 func (c *Client) once(ctx context.Context, u *url.URL) (document json.RawMessage, header http.Header, asked time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
@@ -290,7 +293,7 @@ func (c *Client) once(ctx context.Context, u *url.URL) (document json.RawMessage
 		return nil, nil, 0, again("%s does not answer", u.Host) // the error itself may show the address
 	}
 	defer func() { _ = resp.Body.Close() }()
-	asked = retryAfter(resp.Header)
+	asked = headers.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	status := resp.StatusCode
 	switch {
 	case status == http.StatusOK:
@@ -315,17 +318,6 @@ func (c *Client) once(ctx context.Context, u *url.URL) (document json.RawMessage
 		return nil, nil, 0, again("the answer of %s is not JSON", u.Host)
 	}
 	return body, resp.Header, 0, nil
-}
-
-func retryAfter(h http.Header) time.Duration {
-	value := h.Get("Retry-After")
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(time.Until(at), 0)
-	}
-	return 0
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

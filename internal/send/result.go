@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
+	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -46,7 +45,7 @@ func (s *Sender) result(ctx context.Context, req *request, resp *http.Response) 
 		err = &Error{Host: req.url.Host, Err: statusError(resp.StatusCode)}
 	}
 	res := failed(resp.StatusCode, err)
-	res.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), s.now())
+	res.RetryAfter = headers.RetryAfter(resp.Header.Get("Retry-After"), s.now())
 	res.Permanent = resp.StatusCode == http.StatusGone
 	if len(body) == 0 {
 		return res
@@ -81,27 +80,6 @@ func readBody(resp *http.Response, wanted bool) ([]byte, error) {
 		return nil, fmt.Errorf("status %d, then the answer broke off: %w", resp.StatusCode, err)
 	}
 	return body, nil
-}
-
-// retryAfter reads a Retry-After value: seconds or an HTTP date (RFC 9110, 10.2.3). Any other
-// value, and a time in the past, is 0.
-func retryAfter(value string, now time.Time) time.Duration {
-	value = strings.TrimSpace(value)
-	if value == "" {
-		return 0
-	}
-	if strings.Trim(value, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // too many digits mean a long time
-		}
-		return time.Duration(seconds) * time.Second
-	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
 // plainText returns text as every database takes it.

@@ -54,7 +54,6 @@ const (
 	maxResponseHeader = 64 << 10
 	maxResponseBody   = 64 << 10
 	maxResponseType   = 255
-	maxRetryAfter     = 24 * time.Hour
 
 	idleTimeout = 60 * time.Second // of a kept HTTP/2 connection
 	// Dialling may continue after its attempt has ended, for the next one; this bounds it.

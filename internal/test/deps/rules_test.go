@@ -113,12 +113,12 @@ var rules = map[string]rule{
 	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
 	"internal/send":        {within: []string{"verify", "internal/dial", "internal/headers", "internal/shown"}, why: "one HTTP attempt; the root package builds on it"},
 	"internal/keyfetch":    {within: []string{"verify", "internal/dial", "internal/limit"}, why: "one GET or POST of a key; the root package builds on it"},
-	"internal/headers":     {why: "names of headers, which sending and reading judge alike"},
+	"internal/headers":     {why: "headers, which sending and reading judge alike"},
 	"internal/settingfile": {why: "it reads files, for all that have settings"},
 	"internal/say":         {why: "one spelling for every output for people"},
 	"internal/shown":       {why: "one answer for every output for people"},
 	"internal/reconcile": {
-		within: []string{"internal/dial", "provider"},
+		within: []string{"internal/dial", "internal/headers", "provider"},
 		why:    "it reads what a provider's API lists, and knows no database",
 	},
 	"internal/sample": {
