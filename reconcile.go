@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,10 +97,7 @@ func (in *Engine) reconcile(ctx context.Context, name string, since time.Duratio
 }
 
 func (in *Engine) windowOf(s *source) time.Duration {
-	if s.DedupeWindow > 0 {
-		return s.DedupeWindow
-	}
-	return in.cfg.DedupeWindow
+	return cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow)
 }
 
 // mayReconcile returns an error if src, which may be nil, cannot be reconciled now.

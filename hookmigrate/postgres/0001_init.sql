@@ -2031,7 +2031,7 @@ $$;
 COMMENT ON FUNCTION {schema}.complete_ordered(
 	text[], bigint[], integer[], bigint[], integer[], text[], bigint[], timestamptz, bigint[], bytea[], text[], bytea[], text[], text[], bytea[],
 	bigint[], bytea[], text[], bytea[], text[]
-) IS 'For hookonce itself: records outcomes of leased messages, some of which are ordered.';
+) IS 'For hookonce itself: records outcomes of leased messages, ordered ones among them.';
 
 -- Settles the lines of messages that an operator ended or gave back.
 CREATE FUNCTION {schema}.settle_messages(ids text[], at timestamptz) RETURNS void

@@ -172,14 +172,13 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 				return err
 			}
 		default:
-			s.Letters = append(s.Letters, driver.DeadLetterRef{Key: l.Key, MessageID: l.MessageID})
 			changed = append(changed, *l)
 		}
 	}
-	refs := s.Letters
+	s.Letters = refsOf(changed)
 	done, err := t.record(ctx, p, cursor, s)
-	if len(refs) > 0 && refusalOf(err) != nil {
-		if err := t.halves(ctx, s, refs, changed); err != nil {
+	if len(changed) > 0 && refusalOf(err) != nil {
+		if err := t.halves(ctx, s, changed); err != nil {
 			return err
 		}
 		s.Letters = nil
@@ -192,28 +191,35 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 
 // halves changes letters in small steps, because the database refuses one of them. The job stays at its place. It counts in s
 // those that are refused alone.
-func (t *task) halves(ctx context.Context, s *driver.JobStep, refs []driver.DeadLetterRef, letters []driver.DeadLetter) error {
-	half := len(refs) / 2
-	for _, part := range [][2]int{{0, half}, {half, len(refs)}} {
-		refs, letters := refs[part[0]:part[1]], letters[part[0]:part[1]]
-		if len(refs) == 0 {
+func (t *task) halves(ctx context.Context, s *driver.JobStep, letters []driver.DeadLetter) error {
+	half := len(letters) / 2
+	for _, part := range [][]driver.DeadLetter{letters[:half], letters[half:]} {
+		if len(part) == 0 {
 			continue
 		}
-		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refs})
+		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refsOf(part)})
 		switch refusal := refusalOf(err); {
 		case err == nil:
-			t.worked(letters, done)
+			t.worked(part, done)
 		case refusal == nil:
 			return err
-		case len(refs) == 1:
-			fail(s, letters[0].Source, letters[0].EventID, refusal)
+		case len(part) == 1:
+			fail(s, part[0].Source, part[0].EventID, refusal)
 		default:
-			if err := t.halves(ctx, s, refs, letters); err != nil {
+			if err := t.halves(ctx, s, part); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func refsOf(letters []driver.DeadLetter) []driver.DeadLetterRef {
+	refs := make([]driver.DeadLetterRef, len(letters))
+	for i := range letters {
+		refs[i] = driver.DeadLetterRef{Key: letters[i].Key, MessageID: letters[i].MessageID}
+	}
+	return refs
 }
 
 // worked tells of the letters that a step has changed.

@@ -6,6 +6,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
+// nextDiscardsSQL selects the next $3 discards of the operation $1, behind the entry $2 of the history.
+const nextDiscardsSQL = `	FROM {schema}.history h
+	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > coalesce(nullif($2::text, ''), '00000000-0000-0000-0000-000000000000')::uuid
+	ORDER BY h.id
+	LIMIT $3::int`
+
 // undiscardSQL makes letters dead again that the operation $1 discarded: the next $3 behind the entry
 // $2 of the history. It locks the rows of their events first, and passes over those that are locked.
 // Only the last discard of a letter is undone, while its body is there. It returns the numbers of entries and of letters, and
@@ -15,10 +21,7 @@ WITH setting AS MATERIALIZED (
 	SELECT coalesce($4::timestamptz, now()) AS now, {schema}.durably() AS durable
 ), entry AS MATERIALIZED (
 	SELECT h.id, h.event_key AS key, h.message_id, h.generation, h.failed_at, h.note
-	FROM {schema}.history h
-	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > coalesce(nullif($2::text, ''), '00000000-0000-0000-0000-000000000000')::uuid
-	ORDER BY h.id
-	LIMIT $3::int
+` + nextDiscardsSQL + `
 ), mine AS MATERIALIZED (
 	SELECT e.key
 	FROM (SELECT DISTINCT key FROM entry ORDER BY key) i
@@ -58,10 +61,7 @@ SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told),
 var settleUndoneSQL = statement(`
 SELECT {schema}.settle_messages(ARRAY(
 	SELECT h.message_id
-	FROM {schema}.history h
-	WHERE h.operation = $1::text AND h.action = '` + driver.ActionDiscarded + `' AND h.id > coalesce(nullif($2::text, ''), '00000000-0000-0000-0000-000000000000')::uuid
-	ORDER BY h.id
-	LIMIT $3::int
+` + nextDiscardsSQL + `
 ), $4::timestamptz)`)
 
 var discardsSQL = statement(`

@@ -115,10 +115,7 @@ func (r *relay) inTurn(ctx, sendCtx context.Context, s *sending) driver.Completi
 		return driver.Completion{}
 	}
 	if newer := s.turn.newer(s.applied); newer != nil && !s.Replayed {
-		r.unsent(s.probed)
-		if s.probed {
-			r.wake() // another message may be the probe
-		}
+		r.passOver(s)
 		return r.stale(s, stale.Reason(&s.turn.version, newer))
 	}
 	done := r.attempt(sendCtx, s)

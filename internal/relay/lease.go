@@ -93,6 +93,14 @@ func (r *relay) takeBack(ctx context.Context, m *driver.Message) {
 	}
 }
 
+// passOver is unsent for a message that may not be sent now. If it was the probe of the circuit, another one may be.
+func (r *relay) passOver(s *sending) {
+	r.unsent(s.probed)
+	if s.probed {
+		r.wake()
+	}
+}
+
 // unsent returns the rate token and the circuit probe of an unsent message.
 func (r *relay) unsent(probed bool) {
 	r.dest.Rate.GiveBack(1)

@@ -17,7 +17,7 @@ func (r *relay) admit(ctx context.Context, messages []driver.Message, probed boo
 	for i := range messages {
 		all = append(all, &sending{Message: &messages[i], probed: probed, until: time.Now().Add(maxTurnWait)})
 	}
-	if r.o.Ordered == nil || len(messages) == 0 || !r.o.Ordered() {
+	if len(messages) == 0 || !r.ordered() {
 		return all, nil
 	}
 	p := &driver.AdmitParams{}
@@ -49,6 +49,9 @@ func (r *relay) admit(ctx context.Context, messages []driver.Message, probed boo
 	}
 	return r.withoutParked(all), nil
 }
+
+// ordered reports whether there may be messages in lines.
+func (r *relay) ordered() bool { return r.o.Ordered != nil && r.o.Ordered() }
 
 // askStore admits messages. If single rows are at fault, it tries halves. A message that is refused alone rests, as a
 // parked one does, and its lease runs out.
@@ -83,10 +86,7 @@ func (r *relay) withoutParked(all []*sending) []*sending {
 	left := all[:0]
 	for _, s := range all {
 		if s.line != nil && s.line.Verdict == driver.Parked {
-			r.unsent(s.probed)
-			if s.probed {
-				r.wake() // another message may be the probe
-			}
+			r.passOver(s)
 			continue
 		}
 		left = append(left, s)
@@ -109,10 +109,7 @@ func messagesOf(leased []*sending, all []driver.Message) []driver.Message {
 // inLine returns the outcome of a message that is in a line of the store; none if its lease must be given back.
 func (r *relay) inLine(ctx context.Context, s *sending) driver.Completion {
 	if s.line.Verdict == driver.Passed {
-		r.unsent(s.probed)
-		if s.probed {
-			r.wake() // another message may be the probe
-		}
+		r.passOver(s)
 		own := s.line.Line
 		return r.stale(s, stale.Reason(&own, &driver.ObjectVersion{Shown: s.line.Newer}))
 	}
@@ -125,7 +122,7 @@ func (r *relay) inLine(ctx context.Context, s *sending) driver.Completion {
 
 // settle lets the lines of buried messages go on.
 func (r *relay) settle(ctx context.Context, buried []driver.Message) {
-	if len(buried) == 0 || r.o.Ordered == nil || !r.o.Ordered() {
+	if len(buried) == 0 || !r.ordered() {
 		return
 	}
 	ids := make([]string, len(buried))

@@ -273,10 +273,10 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	for len(past) > 0 {
 		some := past[:min(len(past), r.pace.Size())]
 		past = past[len(some):]
-		began, held := time.Now(), time.Time{}
-		removed, err := r.removeSome(ctx, some, one, inOrder, &held)
+		began := time.Now()
+		removed, held, err := r.removeSome(ctx, some, one, inOrder)
 		if errors.Is(err, driver.ErrBadRow) {
-			removed, err = r.removeSome(ctx, some, one, passOver, &held)
+			removed, held, err = r.removeSome(ctx, some, one, passOver)
 		}
 		if err != nil {
 			return total, err
@@ -290,12 +290,12 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 	return total, nil
 }
 
-// removeSome removes rows in one transaction. It sets held to the time when the wait for the write lock was over.
+// removeSome removes rows in one transaction. held is when the wait for the write lock was over.
 func (r *pruner) removeSome(
-	ctx context.Context, some []victim, one func(*writeTx, *victim) (bool, error), each eachRow[victim], held *time.Time,
-) (removed int64, err error) {
+	ctx context.Context, some []victim, one func(*writeTx, *victim) (bool, error), each eachRow[victim],
+) (removed int64, held time.Time, err error) {
 	err = r.write(ctx, opPrune, func(t *writeTx) error {
-		*held = time.Now()
+		held = time.Now()
 		_, refusal, err := each(t, some, func(v *victim) error {
 			gone, err := one(t, v)
 			if gone {
@@ -308,7 +308,7 @@ func (r *pruner) removeSome(
 		}
 		return err
 	})
-	return removed, err
+	return removed, held, err
 }
 
 // undoable returns the earliest time of a discard that can still be undone.
