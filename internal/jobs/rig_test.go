@@ -10,9 +10,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
@@ -64,6 +66,19 @@ func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 	}
 	t.Cleanup(func() { store.Close() })
 	return store, dsn, schema
+}
+
+// execute runs SQL, in which {schema} stands for the schema.
+func execute(t *testing.T, dsn, schema, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	if _, err := conn.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", schema)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // newRunner returns a runner whose rates are numbers of rows a second.

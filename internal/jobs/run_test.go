@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/jobs"
 	"github.com/hookonce/hookonce/internal/test/eventually"
@@ -92,30 +90,65 @@ func TestDatabaseErrors(t *testing.T) {
 // TestRefusedLetter has a trigger that refuses to change one letter. The job counts it as failed, and changes the others once.
 func TestRefusedLetter(t *testing.T) {
 	t.Parallel()
-	for _, action := range []string{driver.JobDiscard, driver.JobReplay} {
+	for action, told := range map[string]string{driver.JobDiscard: driver.ActionDiscarded, driver.JobReplay: driver.ActionReplayed} {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			store, dsn, schema := openPostgres(t)
 			all := die(t, store, "e", 30)
 			refusal, _ := storetest.RefuseRow("message", all[7].Key)
-			conn, err := pgx.Connect(t.Context(), dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close(context.WithoutCancel(t.Context()))
-			if _, err := conn.Exec(t.Context(), strings.ReplaceAll(refusal.Begin, "{schema}", schema)); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, dsn, schema, refusal.Begin)
 			start(t, store, "job_1", driver.JobSpec{Action: action}, driver.JobSelection{Source: "shop"})
 			run(t, store)
 			got := until(t, store, "job_1", isEnded)
 			if got.State != driver.JobDone || got.Done != 29 || got.Failed != 1 || got.Skipped != 0 || !strings.Contains(got.LastError, all[7].EventID) {
 				t.Errorf("the job is %+v, want 29 done and %s refused", got, all[7].EventID)
 			}
-			wantOnce(t, store, slices.Delete(slices.Clone(all), 7, 8), map[string]string{
-				driver.JobDiscard: driver.ActionDiscarded, driver.JobReplay: driver.ActionReplayed,
-			}[action], "job_1")
+			wantOnce(t, store, slices.Delete(slices.Clone(all), 7, 8), told, "job_1")
 		})
+	}
+}
+
+// TestUndoOfARefusedLetter has a trigger that refuses to make one letter dead again. The others become dead.
+func TestUndoOfARefusedLetter(t *testing.T) {
+	t.Parallel()
+	store, dsn, schema := openPostgres(t)
+	all := die(t, store, "e", 300)
+	run(t, store)
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop"})
+	until(t, store, "job_1", isEnded)
+	refusal, _ := storetest.RefuseRow("message", all[7].Key)
+	execute(t, dsn, schema, refusal.Begin)
+	start(t, store, "job_2", driver.JobSpec{Action: driver.JobUndo}, driver.JobSelection{RequestID: "job_1"})
+	got := until(t, store, "job_2", isEnded)
+	if got.State != driver.JobDone || got.Done != 299 || got.Failed != 1 || got.Skipped != 0 || !strings.Contains(got.LastError, "stays discarded") {
+		t.Errorf("the job is %+v, want 299 done and 1 failed", got)
+	}
+	for i, want := range map[int]string{6: driver.StateDead, 7: driver.StateSkipped, 299: driver.StateDead} {
+		if ev, err := store.Event(t.Context(), "shop", all[i].EventID); err != nil || ev.State != want {
+			t.Errorf("%s is %s, error %v; want %s", all[i].EventID, ev.State, err, want)
+		}
+	}
+}
+
+// TestUndoAfterTheClockWasSetBack undoes the second discard of a letter. The history shows the first one behind it.
+func TestUndoAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	store, dsn, schema := openPostgres(t)
+	die(t, store, "e", 1)
+	run(t, store)
+	work := func(id, action, of string) *driver.Job {
+		start(t, store, id, driver.JobSpec{Action: action}, driver.JobSelection{RequestID: of})
+		return until(t, store, id, isEnded)
+	}
+	work("first", driver.JobDiscard, "")
+	work("undo_first", driver.JobUndo, "first")
+	execute(t, dsn, schema, `UPDATE {schema}.history SET id = overlay(id::text placing 'f' from 1 for 1)::uuid`)
+	work("second", driver.JobDiscard, "")
+	if got := work("undo_first_again", driver.JobUndo, "first"); got.Done != 0 || got.Skipped != 1 {
+		t.Errorf("the first discard was undone twice: %+v", got)
+	}
+	if got := work("undo_second", driver.JobUndo, "second"); got.Done != 1 {
+		t.Errorf("the undo is %+v, want 1 done", got)
 	}
 }
 

@@ -318,14 +318,21 @@ func (t *task) eventPage(ctx context.Context, filter *driver.EventFilter) (*driv
 	return t.store.Events(limited, filter)
 }
 
-// undo makes discarded letters dead again. Job.Cursor is that of Undiscard.
+// undo makes discarded letters dead again. Job.Cursor is that of Undiscard. It takes smaller steps towards a letter that the
+// database refuses to change, and passes over it.
 func (t *task) undo(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	undone, err := t.store.Undiscard(limited, &driver.UndiscardParams{
+	p := &driver.UndiscardParams{
 		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: t.job.Cursor,
 		Step: &driver.JobStep{ID: t.job.ID, Fence: t.job.Fence, For: lease},
-	})
+	}
+	undone, err := t.undoOnce(ctx, p)
+	for refusal := refusalOf(err); refusal != nil && !p.Pass; refusal = refusalOf(err) {
+		if p.Pass = p.Limit == 1; p.Pass {
+			p.Step.LastError = clean(fmt.Sprintf("a letter of %q stays discarded: %s", p.Operation, refusal))
+		}
+		p.Limit = max(p.Limit/2, 1)
+		undone, err = t.undoOnce(ctx, p)
+	}
 	switch {
 	case errors.Is(err, driver.ErrBadRow): // the cursor
 		return brokenError{err}
@@ -338,6 +345,12 @@ func (t *task) undo(ctx context.Context) error {
 	}
 	t.job.Cursor = undone.Next
 	return nil
+}
+
+func (t *task) undoOnce(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {
+	limited, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return t.store.Undiscard(limited, p)
 }
 
 // clean returns s as text that a store takes, of at most 1000 bytes.

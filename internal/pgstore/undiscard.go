@@ -14,7 +14,7 @@ const nextDiscardsSQL = `	FROM {schema}.history h
 
 // undiscardSQL makes letters dead again that the operation $1 discarded: the next $3 behind the entry
 // $2 of the history. It locks the rows of their events first, and passes over those that are locked.
-// Only the last discard of a letter is undone, while its body is there. It returns the numbers of entries and of letters, and
+// A discard is undone once, while the body is there; $5 passes over all. It returns the numbers of entries and of letters, and
 // the last entry.
 var undiscardSQL = statement(`
 WITH setting AS MATERIALIZED (
@@ -26,15 +26,16 @@ WITH setting AS MATERIALIZED (
 	SELECT e.key
 	FROM (SELECT DISTINCT key FROM entry ORDER BY key) i
 	CROSS JOIN LATERAL (
-		SELECT e.key FROM {schema}.event e WHERE e.key = i.key AND e.body IS NOT NULL
+		SELECT e.key FROM {schema}.event e WHERE e.key = i.key AND e.body IS NOT NULL AND NOT $5::boolean
 		FOR NO KEY UPDATE SKIP LOCKED
 	) e
 ), letter AS MATERIALIZED (
 	SELECT l.* FROM entry l
-	WHERE (l.key IN (SELECT key FROM mine)) IS TRUE AND NOT EXISTS (
-		SELECT FROM {schema}.history o
-		WHERE o.event_key = l.key AND o.id > l.id AND o.message_id IS NOT DISTINCT FROM l.message_id
-			AND o.action IN ('` + driver.ActionDiscarded + `', '` + driver.ActionUndone + `')
+	WHERE (l.key IN (SELECT key FROM mine)) IS TRUE AND (
+		-- Counted, because the order of the entries is that of a clock that may be set back.
+		SELECT count(*) FILTER (WHERE o.action = '` + driver.ActionDiscarded + `') > count(*) FILTER (WHERE o.action = '` + driver.ActionUndone + `')
+		FROM {schema}.history o
+		WHERE o.event_key = l.key AND o.operation = $1::text AND o.message_id IS NOT DISTINCT FROM l.message_id AND o.generation = l.generation
 	)
 ), states AS (
 	UPDATE {schema}.event_state s
@@ -89,7 +90,7 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 		var entries, undone int64
 		var last string
 		if err := scan(ctx, conn, func(r Rows) error { return r.Scan(&entries, &undone, &last) },
-			s.text(undiscardSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {
+			s.text(undiscardSQL), p.Operation, p.After, int32(limit), clock(p.Now), p.Pass); err != nil {
 			return err
 		}
 		if err := scan(ctx, conn, noRows, s.text(settleUndoneSQL), p.Operation, p.After, int32(limit), clock(p.Now)); err != nil {

@@ -60,9 +60,11 @@ func (s *Store) Undiscard(ctx context.Context, p *driver.UndiscardParams) (*driv
 			return err
 		}
 		for i := range entries {
-			undone, err := t.undiscard(p.Operation, &entries[i])
-			if err != nil {
-				return err
+			undone := false
+			if !p.Pass {
+				if undone, err = t.undiscard(p.Operation, &entries[i]); err != nil {
+					return err
+				}
 			}
 			if undone {
 				done.Undone++
