@@ -204,8 +204,11 @@ type claimHealth struct {
 	store  driver.Store
 	log    *slog.Logger
 	failed *atomic.Int64 // claims, since the last success
-	probe  *once
-	outage *outage
+	// refused counts claims that failed by the fault of their rows, since the last success. Somebody may send bad rows only, so
+	// they do not make the engine unready, but it tests whether the database refuses all rows.
+	refused *atomic.Int64
+	probe   *once
+	outage  *outage
 
 	proved *atomic.Pointer[string]             // the server that proved itself; nil: it must do so again
 	lack   *atomic.Pointer[driver.ServerError] // nil: none is known
@@ -213,7 +216,7 @@ type claimHealth struct {
 
 func newClaimHealth(store driver.Store, log *slog.Logger, out *outage) claimHealth {
 	return claimHealth{
-		store: store, log: log, failed: new(atomic.Int64), probe: new(once), outage: out,
+		store: store, log: log, failed: new(atomic.Int64), refused: new(atomic.Int64), probe: new(once), outage: out,
 		proved: new(atomic.Pointer[string]), lack: new(atomic.Pointer[driver.ServerError]),
 	}
 }
@@ -223,8 +226,11 @@ func (h *claimHealth) note(err error) {
 	switch {
 	case err == nil:
 		h.failed.Store(0)
+		h.refused.Store(0)
 		h.outage.note(true)
-	case !driver.FaultOfRows(err):
+	case driver.FaultOfRows(err):
+		h.refused.Add(1)
+	default:
 		h.failed.Add(1)
 		h.outage.note(false)
 	}
@@ -234,7 +240,7 @@ func (h *claimHealth) note(err error) {
 func (h *claimHealth) forget() { h.proved.Store(nil) }
 
 // check returns an error until the server has proved itself, and after maxFailedClaims failures in a row, until a claim
-// succeeds. A load balancer may send no deliveries meanwhile, so check then proves it again, at most
+// succeeds; after as many refused claims, if the proof is refused, too. A load balancer may send no deliveries meanwhile, so check then proves it again, at most
 // once in probeInterval.
 func (h *claimHealth) check(ctx context.Context) error {
 	server, err := h.store.Server(ctx)
@@ -244,7 +250,7 @@ func (h *claimHealth) check(ctx context.Context) error {
 		}
 		return fmt.Errorf("hookonce: the database does not answer: %w", err)
 	}
-	if h.trusts(server) {
+	if h.trusts(server) && h.refused.Load() < maxFailedClaims {
 		return nil
 	}
 	if err := h.probe.do(ctx, h.prove); err != nil {
@@ -287,6 +293,7 @@ func (h *claimHealth) prove(ctx context.Context) error {
 		h.log.Info("the test of the database left something out", slog.String("skipped", text))
 	}
 	h.failed.Store(0)
+	h.refused.Store(0)
 	h.proved.Store(&server)
 	return nil
 }

@@ -152,6 +152,37 @@ func TestReadyAfterFailedClaims(t *testing.T) {
 	succeed("last")
 }
 
+// TestReadyWhileEveryRowIsRefused has a trigger of the database's owner that refuses all events.
+func TestReadyWhileEveryRowIsRefused(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	in := newEngine(t, store, nil)
+	if err := in.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	execute := func(sql string) {
+		t.Helper()
+		if _, err := store.Writer().ExecContext(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute("CREATE TRIGGER refuse BEFORE INSERT ON hookonce_event BEGIN SELECT RAISE(ABORT, 'not any'); END")
+	for range 5 {
+		if got := deliver(in, delivery("e", "{}")); got.Code != http.StatusServiceUnavailable {
+			t.Fatalf("answered %d, want 503", got.Code)
+		}
+	}
+	eventually.True(t, "the engine is not ready", func() bool { return errors.Is(in.Ready(t.Context()), driver.ErrBadRow) })
+	if since, _ := in.Operator().Outage(); since.IsZero() {
+		t.Error("no outage is shown")
+	}
+	execute("DROP TRIGGER refuse")
+	eventually.True(t, "the engine is ready", func() bool { return in.Ready(t.Context()) == nil })
+	if since, _ := in.Operator().Outage(); !since.IsZero() {
+		t.Error("the outage is still shown")
+	}
+}
+
 // A new engine on a full disk is never ready: a rollout would replace every one that still works.
 func TestReadyNeedsAClaim(t *testing.T) {
 	t.Parallel()
