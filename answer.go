@@ -7,6 +7,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/problem"
 	"github.com/hookonce/hookonce/internal/tell"
+	"github.com/hookonce/hookonce/observe"
 )
 
 const (
@@ -52,7 +53,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request, now time.Time) {
 
 // answered returns an answer that is no refusal.
 func answered(status int, contentType string, body []byte) *answer {
-	return &answer{contentType: contentType, body: body, Delivery: tell.Delivery{Status: status}}
+	return &answer{contentType: contentType, body: body, Delivery: tell.Delivery{Delivery: observe.Delivery{Status: status}}}
 }
 
 // accepted answers 200 with v as JSON.
@@ -66,7 +67,7 @@ func refused(status int, detail, why string, err error) *answer {
 	id := problem.NewErrorID()
 	return &answer{
 		contentType: problem.ContentType, body: problem.JSON(problem.New(status, detail, id)),
-		Delivery: tell.Delivery{Status: status, ErrorID: id, Why: why, Err: err},
+		Delivery: tell.Delivery{Delivery: observe.Delivery{Status: status}, ErrorID: id, Why: why, Err: err},
 	}
 }
 

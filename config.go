@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/internal/defaults"
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -76,9 +77,9 @@ type Config struct {
 	// Logger is the log. Defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer gets metrics; nil observes nothing.
-	Observer *Observer
+	Observer *observe.Observer
 	// Tracer makes spans; nil makes none. The traceparent of a delivery is passed on in either case.
-	Tracer Tracer
+	Tracer observe.Tracer
 }
 
 // Source is one configured sender. It has the URL /webhooks/{Name}.

@@ -142,7 +142,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	host, _ := os.Hostname()
 	in.host = tell.Text(host)
 	in.tell = tell.New(store, &tell.Options{
-		Log: cfg.Logger, Observer: cfg.Observer.functions(), Tracer: tracerOf(cfg.Tracer), Gateway: in.host,
+		Log: cfg.Logger, Observer: cfg.Observer, Tracer: cfg.Tracer, Gateway: in.host,
 		Client: in.clients.proxies.Client,
 	})
 	in.health = newHealth(store, cfg.Logger, cfg.AllowUnsafe, in.tell.Unavailable)

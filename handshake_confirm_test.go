@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/test/vectors"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -54,7 +55,7 @@ func newSubscriber(t *testing.T, body string, respond http.HandlerFunc) *subscri
 		Name: "sns", Provider: provider.AWSSNS, Key: s.publicPEM(t), Params: map[string]string{"topic_arn": asks.TopicArn},
 	}
 	cfg := settingsOf(s.source)
-	cfg.Observer = &hookonce.Observer{Delivery: func(d hookonce.DeliveryObserved) { s.outcomes <- d.Outcome }}
+	cfg.Observer = &observe.Observer{Delivery: func(d observe.Delivery) { s.outcomes <- d.Outcome }}
 	s.engine = engineOf(t, s.store, cfg)
 	hookonce.SetFetcher(s.engine, s.fetcher)
 	return s

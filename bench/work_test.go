@@ -22,6 +22,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -139,7 +140,7 @@ func workOffAfter(t testing.TB, dsn string, others, n int) float64 {
 	var began atomic.Pointer[time.Time]
 	var did atomic.Int64
 	all := make(chan time.Time, 1)
-	done := func(a hookonce.AttemptObserved) { // called after the commit
+	done := func(a observe.Attempt) { // called after the commit
 		if a.Outcome != "done" {
 			return
 		}
@@ -156,7 +157,7 @@ func workOffAfter(t testing.TB, dsn string, others, n int) float64 {
 			Signature: &verify.Scheme{ID: "sha256", Family: verify.FamilyHMAC, Header: "X-Signature"},
 			Event:     provider.EventRules{ID: "body:id"},
 		}},
-		Observer: &hookonce.Observer{Attempt: done},
+		Observer: &observe.Observer{Attempt: done},
 	})
 	if err != nil {
 		t.Fatal(err)

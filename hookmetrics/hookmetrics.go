@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/metrics"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // Metrics are the metrics of one Inbox or Engine. All methods may be called concurrently.
@@ -24,7 +25,7 @@ type Metrics struct{ all *metrics.Metrics }
 func New() *Metrics { return &Metrics{metrics.ForEngine()} }
 
 // Observer returns the Observer for hookonce.Config, which counts.
-func (m *Metrics) Observer() *hookonce.Observer { return m.all.Observer() }
+func (m *Metrics) Observer() *observe.Observer { return m.all.Observer() }
 
 // Collector returns the collector of in, which has the Observer of m, on its database. Call it once. A
 // scrape asks the database for its backlog, at most every 15 s and for 5 s.

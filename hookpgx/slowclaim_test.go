@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -22,13 +23,13 @@ func TestSlowBatch(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
 	var mu sync.Mutex
-	var claims []hookonce.ClaimObserved
+	var claims []observe.Claim
 	in, err := hookonce.NewEngine(w.Store, &hookonce.Config{
 		Sources: []hookonce.Source{{
 			Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "item:id", Batch: "body:"}, AckTimeout: time.Minute,
 		}},
 		Logger: slog.New(slog.DiscardHandler),
-		Observer: &hookonce.Observer{Claim: func(o hookonce.ClaimObserved) {
+		Observer: &observe.Observer{Claim: func(o observe.Claim) {
 			mu.Lock()
 			defer mu.Unlock()
 			claims = append(claims, o)

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 )
 
 func BenchmarkDelivery(b *testing.B) {
 	o := newGateway(b, rig.OpenSQLite(b), nil).Observer()
 	for b.Loop() {
-		o.Delivery(hookonce.DeliveryObserved{Source: "gh", Status: 200, Outcome: "ok", Took: time.Millisecond, Events: 1})
+		o.Delivery(observe.Delivery{Source: "gh", Status: 200, Outcome: "ok", Took: time.Millisecond, Events: 1})
 	}
 }
 

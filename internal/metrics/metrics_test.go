@@ -24,6 +24,7 @@ import (
 	"github.com/hookonce/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -145,15 +146,15 @@ func TestAttemptsAndOperators(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, rig.OpenSQLite(t), nil)
 	o := g.Observer()
-	o.Attempt(hookonce.AttemptObserved{Kind: "message", Source: "gh", Destination: "app", Outcome: "sent", StatusCode: 204, Took: 1})
-	o.Attempt(hookonce.AttemptObserved{Kind: "message", Source: "gh", Destination: "app", Outcome: "dead"})
-	o.Attempt(hookonce.AttemptObserved{Kind: "message", Source: "gh", Destination: "app", Outcome: "skipped"})
-	o.Attempt(hookonce.AttemptObserved{Kind: "handler", Source: "gh", Outcome: "dead", Took: 1})
-	o.Operated(hookonce.OperatedObserved{Action: "replayed", Source: "gh", Count: 3})
-	o.Operated(hookonce.OperatedObserved{Action: "discarded", Source: "gh", Count: 4})
-	o.Pruned(hookonce.PrunedObserved{Events: 1, Bodies: 2, Quarantined: 3})
+	o.Attempt(observe.Attempt{Kind: "message", Source: "gh", Destination: "app", Outcome: "sent", StatusCode: 204, Took: 1})
+	o.Attempt(observe.Attempt{Kind: "message", Source: "gh", Destination: "app", Outcome: "dead"})
+	o.Attempt(observe.Attempt{Kind: "message", Source: "gh", Destination: "app", Outcome: "skipped"})
+	o.Attempt(observe.Attempt{Kind: "handler", Source: "gh", Outcome: "dead", Took: 1})
+	o.Operated(observe.Operated{Action: "replayed", Source: "gh", Count: 3})
+	o.Operated(observe.Operated{Action: "discarded", Source: "gh", Count: 4})
+	o.Pruned(observe.Pruned{Events: 1, Bodies: 2, Quarantined: 3})
 	o.Barred("app")
-	o.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
+	o.Delivery(observe.Delivery{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
 	wantSamples(t, g.scrape(t), map[string]string{
 		`hookonce_attempts_total{code="2xx",destination="app",kind="message",outcome="sent"}`:         "1",
 		`hookonce_attempts_total{code="none",destination="app",kind="message",outcome="dead"}`:        "1",
@@ -315,11 +316,11 @@ func TestExemplars(t *testing.T) {
 	g := newGateway(t, rig.OpenSQLite(t), nil)
 	const traceID = "4bf92f3577b34da6a3ce929d0e0e4736"
 	observer := g.Observer()
-	observer.Delivery(hookonce.DeliveryObserved{Source: "gh", Outcome: "ok", Took: time.Millisecond, TraceID: traceID})
-	observer.Attempt(hookonce.AttemptObserved{
+	observer.Delivery(observe.Delivery{Source: "gh", Outcome: "ok", Took: time.Millisecond, TraceID: traceID})
+	observer.Attempt(observe.Attempt{
 		Kind: "message", Source: "gh", Destination: "app", Outcome: "sent", StatusCode: 200, Took: time.Millisecond, TraceID: traceID,
 	})
-	observer.Delivery(hookonce.DeliveryObserved{Source: "lab", Outcome: "ok", Took: time.Millisecond})
+	observer.Delivery(observe.Delivery{Source: "lab", Outcome: "ok", Took: time.Millisecond})
 	r := httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody)
 	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 	w := httptest.NewRecorder()

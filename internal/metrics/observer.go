@@ -6,8 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/tell"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // The values of the labels outcome, of deliveries and attempts, and code.
@@ -37,15 +37,15 @@ const (
 )
 
 // Observer returns the observer for the engine.
-func (m *Metrics) Observer() *hookonce.Observer {
-	return &hookonce.Observer{
+func (m *Metrics) Observer() *observe.Observer {
+	return &observe.Observer{
 		Direct:   true,
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
 		Barred: func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
 	}
 }
 
-func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
+func (m *Metrics) observeDelivery(d observe.Delivery) {
 	source := m.sources.of(d.Source)
 	m.deliveries.WithLabelValues(source, d.Outcome).Inc()
 	if d.Reason != "" {
@@ -54,7 +54,7 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	if source == "" {
 		return
 	}
-	observe(m.ack.WithLabelValues(source), d.Took, d.TraceID)
+	measure(m.ack.WithLabelValues(source), d.Took, d.TraceID)
 	if d.Events > 0 {
 		m.lastEvent.WithLabelValues(source).Set(float64(time.Now().UnixMilli()) / 1e3)
 	}
@@ -65,8 +65,8 @@ func (m *Metrics) observeDelivery(d hookonce.DeliveryObserved) {
 	add(m.dead, d.Undecided, source, "")
 }
 
-// observe adds a duration, with the trace as its exemplar if there is one.
-func observe(h prometheus.Observer, took time.Duration, traceID string) {
+// measure adds a duration, with the trace as its exemplar if there is one.
+func measure(h prometheus.Observer, took time.Duration, traceID string) {
 	if with, ok := h.(prometheus.ExemplarObserver); ok && traceID != "" {
 		with.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": traceID})
 		return
@@ -81,16 +81,16 @@ func add(vec *prometheus.CounterVec, n int, values ...string) {
 	}
 }
 
-func (m *Metrics) observeClaim(c hookonce.ClaimObserved) {
+func (m *Metrics) observeClaim(c observe.Claim) {
 	m.claim.Observe(c.Took.Seconds())
 	m.claimSize.Observe(float64(c.Size))
 }
 
-func (m *Metrics) observeAttempt(a hookonce.AttemptObserved) {
+func (m *Metrics) observeAttempt(a observe.Attempt) {
 	source, destination, code := m.sources.of(a.Source), m.destinations.of(a.Destination), codeClass(a.StatusCode)
 	m.attempts.WithLabelValues(a.Kind, destination, a.Outcome, code).Inc()
 	if a.Took > 0 {
-		observe(m.attempt.WithLabelValues(a.Kind, destination, a.Outcome, code), a.Took, a.TraceID)
+		measure(m.attempt.WithLabelValues(a.Kind, destination, a.Outcome, code), a.Took, a.TraceID)
 	}
 	switch {
 	case a.Outcome == "skipped":
@@ -109,7 +109,7 @@ func codeClass(status int) string {
 	return strconv.Itoa(status/100) + "xx"
 }
 
-func (m *Metrics) observeOperated(o hookonce.OperatedObserved) {
+func (m *Metrics) observeOperated(o observe.Operated) {
 	to := m.replayed
 	if o.Action == "discarded" {
 		to = m.discarded
@@ -117,7 +117,7 @@ func (m *Metrics) observeOperated(o hookonce.OperatedObserved) {
 	add(to, o.Count, m.sources.of(o.Source))
 }
 
-func (m *Metrics) observePruned(p hookonce.PrunedObserved) {
+func (m *Metrics) observePruned(p observe.Pruned) {
 	for i, n := range []int64{p.Events, p.Bodies, p.Quarantined} {
 		add(m.pruned, int(n), prunedKinds[i])
 	}

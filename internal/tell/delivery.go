@@ -13,21 +13,14 @@ import (
 	"github.com/hookonce/hookonce/internal/feed"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/observe"
 )
 
-// Delivery describes an answered delivery.
+// Delivery describes an answered delivery. Delivered fills in Source, Took and TraceID, and Outcome if the status decides.
 type Delivery struct {
-	Began       time.Time // arrival of the request; zero if unknown
-	Status      int
-	Outcome     string // "" if the status decides
-	Reason      string // of a refusal, for the operator
-	Events      int    // durable ones
-	Unrouted    int    // new events without a handler, route or consumer
-	Unordered   int    // new messages of routes with order whose events lack the key or the version
-	Reopened    int    // events
-	OtherBodies int    // duplicates with another body than the first
-	Undecided   int    // new events that are dead because a route was undecided
-	Seen        []Seen // its events, while somebody looks at the live feed
+	observe.Delivery
+	Began time.Time // arrival of the request; zero if unknown
+	Seen  []Seen    // its events, while somebody looks at the live feed
 
 	// Of a verified delivery.
 	Span    *Span
@@ -38,11 +31,6 @@ type Delivery struct {
 	Why     string
 	Err     error
 	Body    *Sample // nil if the body was not read
-
-	// Delivered fills these in.
-	Source  string        // "" if there is no such source
-	Took    time.Duration // 0 if Began is unknown
-	TraceID string        // of a sampled span
 }
 
 // Seen is an event of a delivery, for the live feed.
@@ -74,7 +62,7 @@ func (t *Teller) Delivered(r *http.Request, source string, d *Delivery, now time
 	}
 	t.feedDelivery(r, d, now)
 	span.endDelivery(d, now)
-	call(t, t.o.Observer.Delivery, d)
+	call(t, t.observer.Delivery, d.Delivery)
 }
 
 // settle fills in the outcome that the status decides. Only a refusal has a reason.

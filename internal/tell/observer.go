@@ -4,36 +4,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
-	"github.com/hookonce/hookonce/internal/relay"
-	"github.com/hookonce/hookonce/internal/work"
 )
-
-// Observer holds the functions of a hookonce.Observer, which any may be nil.
-type Observer struct {
-	Direct   bool // the functions never end their goroutine
-	Delivery func(*Delivery)
-	Claim    func(Batch)
-	Handler  func(*work.Observed)
-	Message  func(*relay.Observed)
-	Operated func(Operated)
-	Pruned   func(*driver.PruneResult)
-	Barred   func(destination string)
-}
-
-// Batch is a batch of claims in one statement.
-type Batch struct {
-	Size int
-	Took time.Duration
-	Err  error
-}
-
-// Operated counts the things of a source that an operator changed.
-type Operated struct {
-	Action, Source string
-	Count          int
-}
 
 // call calls f, unless it is nil. Many callers hold something that a panic or an end of the goroutine
 // would leave behind. So f has its own goroutine, unless Observer.Direct says that it never ends it.
@@ -42,7 +14,7 @@ func call[T any](t *Teller, f func(T), what T) {
 		return
 	}
 	var err error
-	if t.o.Observer.Direct {
+	if t.observer.Direct {
 		err = callDirectly(f, what)
 	} else {
 		err = <-guard.Call("the Observer", func() error {

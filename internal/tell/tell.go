@@ -16,7 +16,9 @@ import (
 	"github.com/hookonce/hookonce/internal/figures"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/relay"
+	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/work"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // Store is the part of driver.Store that keeps the reports.
@@ -29,8 +31,8 @@ type Store interface {
 // Options say whom to tell.
 type Options struct {
 	Log      *slog.Logger
-	Observer Observer
-	Tracer   Tracer                     // nil for none
+	Observer *observe.Observer          // nil for none
+	Tracer   observe.Tracer             // nil for none
 	Gateway  string                     // the name of this host
 	Client   func(*http.Request) string // the address of the client of a request
 }
@@ -43,6 +45,7 @@ const lines = 100
 // bring the reports into the store.
 type Teller struct {
 	o        Options
+	observer *observe.Observer
 	log      *slog.Logger
 	figures  *figures.Sums
 	refused  *figures.Refused
@@ -59,8 +62,12 @@ func (t *Teller) Unavailable() int64 { return t.unavailable.Load() }
 
 // New returns a Teller.
 func New(store Store, o *Options) *Teller {
+	observer := o.Observer
+	if observer == nil {
+		observer = &observe.Observer{}
+	}
 	return &Teller{
-		o: *o, log: o.Log,
+		o: *o, observer: observer, log: o.Log,
 		figures:  figures.New(store, o.Log),
 		refused:  figures.NewRefused(store, o.Log),
 		feed:     feed.NewCollector(store, o.Log, o.Gateway),
@@ -110,20 +117,31 @@ func (t *Teller) Backlog(b *driver.Backlog) { t.figures.Backlog(b) }
 
 // Batch observes a batch of claims.
 func (t *Teller) Batch(size int, took time.Duration, err error) {
-	call(t, t.o.Observer.Claim, Batch{size, took, err})
+	call(t, t.observer.Claim, observe.Claim{Size: size, Took: took, Err: err})
 }
 
 // Handled tells of a run of a handler.
 func (t *Teller) Handled(a *work.Observed) {
 	t.feedHandled(a)
-	call(t, t.o.Observer.Handler, a)
+	if t.observer.Attempt != nil {
+		call(t, t.observer.Attempt, observe.Attempt{
+			Kind: "handler", Source: a.Event.Source, EventID: a.Event.EventID, Type: a.Event.Type,
+			Outcome: a.Outcome, Attempt: a.Attempt, Took: a.Took, Err: a.Err, TraceID: traceID(a),
+		})
+	}
 }
 
 // Attempt tells of an attempt to send a message.
 func (t *Teller) Attempt(a *relay.Observed) {
 	t.figures.Attempt(time.Now(), a.Message.Destination, a.Outcome, a.Took)
 	t.feedAttempt(a)
-	call(t, t.o.Observer.Message, a)
+	if m := a.Message; t.observer.Attempt != nil {
+		call(t, t.observer.Attempt, observe.Attempt{
+			Kind: "message", Source: m.Source, EventID: m.EventID, Type: m.Type, Destination: m.Destination,
+			Outcome: a.Outcome, Attempt: m.Attempt, StatusCode: a.StatusCode, Took: a.Took, Err: a.Err,
+			TraceID: send.SampledTrace(a.Traceparent),
+		})
+	}
 }
 
 // The actions of operators.
@@ -135,15 +153,17 @@ const (
 
 // Operated observes that an operator replayed or discarded a number of things of a source.
 func (t *Teller) Operated(action, source string, count int) {
-	call(t, t.o.Observer.Operated, Operated{action, source, count})
+	call(t, t.observer.Operated, observe.Operated{Action: action, Source: source, Count: count})
 }
 
 // Pruned observes that rows were pruned.
-func (t *Teller) Pruned(p *driver.PruneResult) { call(t, t.o.Observer.Pruned, p) }
+func (t *Teller) Pruned(p *driver.PruneResult) {
+	call(t, t.observer.Pruned, observe.Pruned{Events: p.Events, Bodies: p.Bodies, Quarantined: p.Quarantined})
+}
 
 // Barred tells that a destination loses its kept connections.
 func (t *Teller) Barred(destination, reason string) {
 	t.log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",
 		slog.String("destination", destination), slog.String("reason", reason))
-	call(t, t.o.Observer.Barred, destination)
+	call(t, t.observer.Barred, destination)
 }

@@ -13,33 +13,13 @@ import (
 	"github.com/hookonce/hookonce/internal/send"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/internal/work"
-)
-
-// Tracer starts a span, and returns ctx with it. parent and link are traceparents, or "".
-type Tracer func(ctx context.Context, name string, at time.Time, parent, link string) (context.Context, Ender)
-
-// Ender is a span that was started.
-type Ender interface {
-	// Traceparent returns the id of the span in its trace; "" stands for none.
-	Traceparent() string
-	// End ends the span. It is called at most once.
-	End(at time.Time, err error, attributes []slog.Attr)
-}
-
-// The names of spans.
-const (
-	SpanReceive = "receive"
-	SpanVerify  = "verify"
-	SpanClaim   = "claim"
-	SpanAttempt = "attempt"
-	SpanHandle  = "handle"
-	SpanReplay  = "replay"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // Span is a span in progress. A nil *Span does nothing.
 type Span struct {
 	of          *Teller
-	ender       Ender
+	span        observe.Span
 	traceparent string
 }
 
@@ -50,8 +30,8 @@ func (t *Teller) start(ctx context.Context, name string, at time.Time, parent, l
 	}
 	in = ctx // unless the Tracer returns
 	defer t.recoverTracer()
-	started, ender := t.o.Tracer(ctx, name, at, parent, link)
-	out = &Span{t, ender, ender.Traceparent()}
+	started, span := t.o.Tracer.Start(ctx, observe.SpanStart{Name: name, At: at, Parent: parent, Link: link})
+	out = &Span{t, span, span.Traceparent()}
 	if out.traceparent != "" && !send.ValidTraceparent(out.traceparent) {
 		t.tracerFailed(fmt.Errorf("the traceparent of a span is %q, which is not a valid one of version 00", out.traceparent))
 		out.traceparent = ""
@@ -62,7 +42,7 @@ func (t *Teller) start(ctx context.Context, name string, at time.Time, parent, l
 func (s *Span) end(at time.Time, err error, attributes ...slog.Attr) {
 	if s != nil {
 		defer s.of.recoverTracer()
-		s.ender.End(at, err, attributes)
+		s.span.End(observe.SpanEnd{At: at, Err: err, Attributes: attributes})
 	}
 }
 
@@ -89,11 +69,11 @@ func (t *Teller) tracerFailed(err error) {
 // Verified starts the span of a verified delivery that arrived at a time, in the trace that its header
 // names. It returns visible, the header to store, with the traceparent of the span.
 func (t *Teller) Verified(header, visible http.Header, arrived, verifying time.Time) (*Span, http.Header) {
-	_, span := t.start(context.Background(), SpanReceive, arrived, send.Traceparent(header), "")
+	_, span := t.start(context.Background(), observe.SpanReceive, arrived, send.Traceparent(header), "")
 	if span == nil {
 		return nil, visible
 	}
-	_, verify := t.start(context.Background(), SpanVerify, verifying, span.traceparent, "")
+	_, verify := t.start(context.Background(), observe.SpanVerify, verifying, span.traceparent, "")
 	verify.end(time.Now(), nil)
 	visible = visible.Clone()
 	send.SetTraceparent(visible, span.traceparent)
@@ -105,7 +85,7 @@ func (s *Span) Claiming() *Span {
 	if s == nil {
 		return nil
 	}
-	_, claim := s.of.start(context.Background(), SpanClaim, time.Now(), s.traceparent, "")
+	_, claim := s.of.start(context.Background(), observe.SpanClaim, time.Now(), s.traceparent, "")
 	return claim
 }
 
@@ -126,7 +106,7 @@ func (t *Teller) receiving(r *http.Request, d *Delivery) *Span {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	_, span := t.start(context.Background(), SpanReceive, at, "", send.Traceparent(r.Header))
+	_, span := t.start(context.Background(), observe.SpanReceive, at, "", send.Traceparent(r.Header))
 	return span
 }
 
@@ -162,7 +142,7 @@ func (t *Teller) TracesAttempts() func(m *driver.Message, header http.Header, at
 		return nil
 	}
 	return func(m *driver.Message, header http.Header, at time.Time) (string, func(*relay.Observed)) {
-		_, s := t.start(context.Background(), SpanAttempt, at, send.Traceparent(header), "")
+		_, s := t.start(context.Background(), observe.SpanAttempt, at, send.Traceparent(header), "")
 		if s == nil {
 			return "", func(*relay.Observed) {}
 		}
@@ -185,7 +165,7 @@ func (t *Teller) TracesHandlers() func(context.Context, *work.Event) (context.Co
 		return nil
 	}
 	return func(ctx context.Context, ev *work.Event) (context.Context, work.Span) {
-		ctx, s := t.start(ctx, SpanHandle, time.Now(), send.Traceparent(ev.Header), "")
+		ctx, s := t.start(ctx, observe.SpanHandle, time.Now(), send.Traceparent(ev.Header), "")
 		if s == nil {
 			return ctx, nil
 		}
@@ -199,8 +179,8 @@ func (s handlerSpan) End(at time.Time, a *work.Observed) {
 		slog.Int("attempt", a.Attempt), slog.String("outcome", a.Outcome))
 }
 
-// TraceID returns the trace id of the span of a run of a handler, if it is sampled; otherwise "".
-func TraceID(a *work.Observed) string {
+// traceID returns the trace id of the span of a run of a handler, if it is sampled; otherwise "".
+func traceID(a *work.Observed) string {
 	s, _ := a.Span.(handlerSpan)
 	return s.sampled()
 }
@@ -214,7 +194,7 @@ func (t *Teller) EventReplayed(d *driver.EventDetail, replayed *driver.Replayed,
 		return
 	}
 	header, _ := wire.ParseHeader(d.Headers) // a damaged one only lacks its link
-	_, span := t.start(context.Background(), SpanReplay, began, "", send.Traceparent(header))
+	_, span := t.start(context.Background(), observe.SpanReplay, began, "", send.Traceparent(header))
 	span.end(time.Now(), nil, slog.String("source", d.Source), slog.String("event_id", d.EventID),
 		slog.Int("generation", replayed.Generation), slog.Int("messages", replayed.Messages))
 }

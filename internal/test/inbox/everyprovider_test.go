@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/sample"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -115,7 +116,7 @@ func TestEveryProviderDelivers(t *testing.T) {
 	all := catalogSources(t)
 	in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
 		c.UnverifiedRate = hookonce.Rate{Count: 1_000_000, Per: time.Second}
-		c.Observer = &hookonce.Observer{Delivery: func(o hookonce.DeliveryObserved) {
+		c.Observer = &observe.Observer{Delivery: func(o observe.Delivery) {
 			got = append(got, observation{o.Outcome, o.Status, o.Events})
 		}}
 		c.Sources = nil

@@ -22,6 +22,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/internal/test/vectors"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -211,7 +212,7 @@ func runShakes(t *testing.T, cases []shakeCase) {
 				var outcome string
 				in := newEngine(t, store, func(cfg *hookonce.Config) {
 					cfg.Sources = []hookonce.Source{src}
-					cfg.Observer = &hookonce.Observer{Delivery: func(d hookonce.DeliveryObserved) { outcome = d.Outcome }}
+					cfg.Observer = &observe.Observer{Delivery: func(d observe.Delivery) { outcome = d.Outcome }}
 				})
 				if c.Arm {
 					if _, err := in.Arm(t.Context(), src.Name, time.Minute, false); err != nil {

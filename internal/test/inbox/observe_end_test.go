@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // endingHandler is a slog.Handler that ends its goroutine at each line.
@@ -30,23 +31,23 @@ func (h endingHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 // the first attempt. Panics are logged.
 func TestCallbacksDisturbNothing(t *testing.T) {
 	t.Parallel()
-	calling := func(end func(of string)) *hookonce.Observer {
-		return &hookonce.Observer{
-			Delivery: func(hookonce.DeliveryObserved) { end("of delivery") }, Claim: func(hookonce.ClaimObserved) { end("of claim") },
-			Attempt: func(hookonce.AttemptObserved) { end("of attempt") }, Pruned: func(hookonce.PrunedObserved) { end("of pruned") },
+	calling := func(end func(of string)) *observe.Observer {
+		return &observe.Observer{
+			Delivery: func(observe.Delivery) { end("of delivery") }, Claim: func(observe.Claim) { end("of claim") },
+			Attempt: func(observe.Attempt) { end("of attempt") }, Pruned: func(observe.Pruned) { end("of pruned") },
 		}
 	}
 	log := &rig.Log{}
 	direct := calling(func(of string) { panic("direct " + of) })
 	direct.Direct = true
 	for name, tt := range map[string]struct {
-		observer *hookonce.Observer
+		observer *observe.Observer
 		logger   *slog.Logger
 		logs     string // before the name of each function
 	}{
 		"panics":                   {calling(func(of string) { panic("apart " + of) }), log.Logger(), "apart "},
 		"panics, called directly":  {direct, log.Logger(), "direct "},
-		"has no functions":         {&hookonce.Observer{}, log.Logger(), ""},
+		"has no functions":         {&observe.Observer{}, log.Logger(), ""},
 		"end their own goroutines": {calling(func(string) { runtime.Goexit() }), slog.New(endingHandler{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,16 +16,17 @@ import (
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // observed records all calls of an Observer.
 type observed struct {
 	mu         sync.Mutex
-	deliveries []hookonce.DeliveryObserved
-	claims     []hookonce.ClaimObserved
-	attempts   []hookonce.AttemptObserved
-	operated   []hookonce.OperatedObserved
-	pruned     []hookonce.PrunedObserved
+	deliveries []observe.Delivery
+	claims     []observe.Claim
+	attempts   []observe.Attempt
+	operated   []observe.Operated
+	pruned     []observe.Pruned
 	barred     []string
 }
 
@@ -38,8 +39,8 @@ func record[T any](o *observed, to *[]T) func(T) {
 	}
 }
 
-func (o *observed) observer() *hookonce.Observer {
-	return &hookonce.Observer{
+func (o *observed) observer() *observe.Observer {
+	return &observe.Observer{
 		Delivery: record(o, &o.deliveries), Claim: record(o, &o.claims), Attempt: record(o, &o.attempts),
 		Operated: record(o, &o.operated), Pruned: record(o, &o.pruned), Barred: record(o, &o.barred),
 	}
@@ -57,8 +58,8 @@ func take[T any](o *observed, from *[]T, clean func(*T)) []T {
 	return all
 }
 
-func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
-	return take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) {
+func (o *observed) takeDeliveries(t *testing.T) []observe.Delivery {
+	return take(o, &o.deliveries, func(d *observe.Delivery) {
 		if d.Took <= 0 {
 			t.Errorf("%+v has no duration", *d)
 		}
@@ -68,7 +69,7 @@ func (o *observed) takeDeliveries(t *testing.T) []hookonce.DeliveryObserved {
 
 func TestDeliveriesAreObserved(t *testing.T) {
 	t.Parallel()
-	type seen = hookonce.DeliveryObserved
+	type seen = observe.Delivery
 	one := func(changes ...func(*http.Request)) *http.Request { return delivery("1", "{}", changes...) }
 	source := func(change func(*hookonce.Source)) func(*hookonce.Config) {
 		return func(c *hookonce.Config) { change(&c.Sources[0]) }
@@ -77,7 +78,7 @@ func TestDeliveriesAreObserved(t *testing.T) {
 		change  func(*hookonce.Config)
 		before  *http.Request // delivered first, without a check; may be nil
 		request *http.Request
-		want    hookonce.DeliveryObserved // of gh, unless the source is unknown
+		want    observe.Delivery // of gh, unless the source is unknown
 	}{
 		"ok":       {routed, nil, one(), seen{Status: 200, Outcome: "ok", Events: 1}},
 		"unrouted": {nil, nil, one(), seen{Status: 200, Outcome: "ok", Events: 1, Unrouted: 1}},
@@ -186,7 +187,7 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 			return nil
 		})
 	}
-	want := []hookonce.DeliveryObserved{
+	want := []observe.Delivery{
 		{Source: "gh", Status: 200, Outcome: "ok", Events: 1},
 		{Source: "gh", Status: 200, Outcome: "duplicate", Events: 1},
 		{Source: "gh", Status: 500, Outcome: "failed"},
@@ -195,7 +196,7 @@ func TestDeliveriesToHandlersAreObserved(t *testing.T) {
 		{Source: "gh", Status: 503, Outcome: "unavailable"},
 		{Source: "gh", Status: 405, Outcome: "refused", Reason: "method"},
 	}
-	got := take(o, &o.deliveries, func(d *hookonce.DeliveryObserved) { d.Took = 0 })
+	got := take(o, &o.deliveries, func(d *observe.Delivery) { d.Took = 0 })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
@@ -212,13 +213,13 @@ func TestReopeningIsObserved(t *testing.T) {
 	deliver(in, delivery("1", "{}"))
 	settled(t, store, "1", driver.StateDead)
 	o.takeDeliveries(t)
-	for _, a := range take(o, &o.attempts, func(*hookonce.AttemptObserved) {}) {
+	for _, a := range take(o, &o.attempts, func(*observe.Attempt) {}) {
 		if a.Outcome != "dead" || a.StatusCode != 410 {
 			t.Errorf("the attempt is observed as %+v, want dead with status 410", a)
 		}
 	}
 	deliver(in, delivery("1", "{}"))
-	want := []hookonce.DeliveryObserved{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1, Reopened: 1}}
+	want := []observe.Delivery{{Source: "gh", Status: 200, Outcome: "reopened", Events: 1, Reopened: 1}}
 	if diff := cmp.Diff(want, o.takeDeliveries(t)); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
@@ -236,7 +237,7 @@ func TestClaimsAreObserved(t *testing.T) {
 	deliver(in, delivery("b", `{"items":[{"id":1},{"id":2}]}`))
 	var sizes []int
 	failed := 0
-	for _, c := range take(o, &o.claims, func(*hookonce.ClaimObserved) {}) {
+	for _, c := range take(o, &o.claims, func(*observe.Claim) {}) {
 		sizes = append(sizes, c.Size)
 		if c.Err != nil {
 			failed++
@@ -270,7 +271,7 @@ func TestAttemptsAreObserved(t *testing.T) {
 		c.Observer = o.observer()
 	})
 	run(t, in)
-	wantAttempts := func(want ...hookonce.AttemptObserved) {
+	wantAttempts := func(want ...observe.Attempt) {
 		t.Helper()
 		for i := range want {
 			w := &want[i]
@@ -278,7 +279,7 @@ func TestAttemptsAreObserved(t *testing.T) {
 		}
 		// The observer gets an attempt before the store does, so all are here once the event is
 		// settled.
-		got := take(o, &o.attempts, func(a *hookonce.AttemptObserved) {
+		got := take(o, &o.attempts, func(a *observe.Attempt) {
 			if (a.Took > 0) == (a.Outcome == "skipped") {
 				t.Errorf("%+v: only a skipped attempt has no duration", *a)
 			}
@@ -293,20 +294,20 @@ func TestAttemptsAreObserved(t *testing.T) {
 	deliver(in, versioned("a", "2"))
 	settled(t, store, "a-2", driver.StateDone)
 	wantAttempts(
-		hookonce.AttemptObserved{EventID: "a-2", Attempt: 1, Outcome: "retry", Err: broken},
-		hookonce.AttemptObserved{EventID: "a-2", Attempt: 2, Outcome: "sent"},
+		observe.Attempt{EventID: "a-2", Attempt: 1, Outcome: "retry", Err: broken},
+		observe.Attempt{EventID: "a-2", Attempt: 2, Outcome: "sent"},
 	)
 	deliver(in, versioned("a", "1"))
 	settled(t, store, "a-1", driver.StateSkipped)
-	wantAttempts(hookonce.AttemptObserved{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
+	wantAttempts(observe.Attempt{EventID: "a-1", Attempt: 1, Outcome: "skipped"})
 	deliver(in, versioned("b", "1"))
 	settled(t, store, "b-1", driver.StateDead)
-	wantAttempts(hookonce.AttemptObserved{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
+	wantAttempts(observe.Attempt{EventID: "b-1", Attempt: 1, Outcome: "dead", Err: gone})
 	deliver(in, versioned("c", "1"))
 	settled(t, store, "c-1", driver.StateDone)
 	wantAttempts(
-		hookonce.AttemptObserved{EventID: "c-1", Attempt: 1, Outcome: "retry", Err: errors.New("the Sender panicked: a defect")},
-		hookonce.AttemptObserved{EventID: "c-1", Attempt: 2, Outcome: "sent"},
+		observe.Attempt{EventID: "c-1", Attempt: 1, Outcome: "retry", Err: errors.New("the Sender panicked: a defect")},
+		observe.Attempt{EventID: "c-1", Attempt: 2, Outcome: "sent"},
 	)
 }
 
@@ -323,8 +324,8 @@ func TestPruningIsObserved(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []hookonce.PrunedObserved{{Bodies: 1}}
-	if diff := cmp.Diff(want, take(o, &o.pruned, func(*hookonce.PrunedObserved) {})); diff != "" {
+	want := []observe.Pruned{{Bodies: 1}}
+	if diff := cmp.Diff(want, take(o, &o.pruned, func(*observe.Pruned) {})); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
@@ -335,7 +336,7 @@ func TestDirectObserver(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		var within bool // the handler's goroutine
 		in := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-			c.Observer = &hookonce.Observer{Direct: direct, Delivery: func(hookonce.DeliveryObserved) {
+			c.Observer = &observe.Observer{Direct: direct, Delivery: func(observe.Delivery) {
 				within = strings.Contains(string(debug.Stack()), "ServeHTTP(")
 			}}
 		})

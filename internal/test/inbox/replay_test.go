@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 )
 
 func TestReplay(t *testing.T) {
@@ -118,7 +119,7 @@ func TestDeadLettersInBulk(t *testing.T) {
 		t.Errorf("%d dead letters left, error %v, want none", len(page.DeadLetters), err)
 	}
 	counts := map[string]int{}
-	for _, one := range take(o, &o.operated, func(*hookonce.OperatedObserved) {}) {
+	for _, one := range take(o, &o.operated, func(*observe.Operated) {}) {
 		counts[one.Action+" of "+one.Source] += one.Count
 	}
 	if diff := cmp.Diff(map[string]int{"discarded of gh": 2, "replayed of gh": events - 2}, counts); diff != "" {
@@ -134,7 +135,7 @@ func TestInterruptedBulk(t *testing.T) {
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		items(c)
 		routed(c)
-		c.Observer = &hookonce.Observer{Operated: func(hookonce.OperatedObserved) { cancel() }}
+		c.Observer = &observe.Observer{Operated: func(observe.Operated) { cancel() }}
 	})
 	deliver(in, delivery("", `{"items":[{"id":1},{"id":2},{"id":3}]}`))
 	bury(t, store, 3)

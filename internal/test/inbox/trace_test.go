@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // tracer keeps its spans. Each has a number as its id; a root begins the trace of that number.
@@ -28,16 +29,16 @@ type tracer struct {
 }
 
 type tracedSpan struct {
-	hookonce.SpanStart
+	observe.SpanStart
 	tracer      *tracer
 	traceparent string
-	end         *hookonce.SpanEnd
+	end         *observe.SpanEnd
 }
 
 // spanKey is the context key of a traceparent.
 type spanKey struct{}
 
-func (t *tracer) Start(ctx context.Context, s hookonce.SpanStart) (context.Context, hookonce.Span) {
+func (t *tracer) Start(ctx context.Context, s observe.SpanStart) (context.Context, observe.Span) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fails {
@@ -58,7 +59,7 @@ func (t *tracer) Start(ctx context.Context, s hookonce.SpanStart) (context.Conte
 
 func (s *tracedSpan) Traceparent() string { return s.traceparent }
 
-func (s *tracedSpan) End(e hookonce.SpanEnd) {
+func (s *tracedSpan) End(e observe.SpanEnd) {
 	s.tracer.mu.Lock()
 	defer s.tracer.mu.Unlock()
 	s.end = &e
@@ -94,8 +95,8 @@ func TestTracesOfHandlers(t *testing.T) {
 	})
 	run(t, in)
 	deliver(in, delivery("1", "{}", ofTrace))
-	receive := traces.ended(t, hookonce.SpanReceive, 1)[0]
-	handle, attempt := traces.ended(t, hookonce.SpanHandle, 1)[0], traces.ended(t, hookonce.SpanAttempt, 1)[0]
+	receive := traces.ended(t, observe.SpanReceive, 1)[0]
+	handle, attempt := traces.ended(t, observe.SpanHandle, 1)[0], traces.ended(t, observe.SpanAttempt, 1)[0]
 	if receive.Parent != sendersTrace || handle.Parent != receive.traceparent || attempt.Parent != receive.traceparent {
 		t.Errorf("parents: receive %s, handle %s, attempt %s; receive is %s", receive.Parent, handle.Parent, attempt.Parent, receive.traceparent)
 	}
@@ -112,10 +113,10 @@ func TestTracesOfHandlers(t *testing.T) {
 	if _, err := in.Replay(t.Context(), &hookonce.ReplayRequest{Source: "gh", EventID: "1", Mode: driver.ReplayAsNew}); err != nil {
 		t.Fatal(err)
 	}
-	if replay := traces.ended(t, hookonce.SpanReplay, 1)[0]; replay.Parent != "" || replay.Link != receive.traceparent {
+	if replay := traces.ended(t, observe.SpanReplay, 1)[0]; replay.Parent != "" || replay.Link != receive.traceparent {
 		t.Errorf("replay has the parent %q and the link %q, want a link to %s", replay.Parent, replay.Link, receive.traceparent)
 	}
-	traces.ended(t, hookonce.SpanHandle, 2)
+	traces.ended(t, observe.SpanHandle, 2)
 }
 
 // Each run of a handler has its span, also one that was undone with its batch, and one of an Inline handler.
@@ -145,7 +146,7 @@ func TestSpansOfRuns(t *testing.T) {
 			deliverAll(t, in, "good", "bad")
 			run(t, in)
 			var got []string
-			for _, s := range traces.ended(t, hookonce.SpanHandle, len(tt.want)) {
+			for _, s := range traces.ended(t, observe.SpanHandle, len(tt.want)) {
 				values := map[string]string{}
 				for _, a := range s.end.Attributes {
 					values[a.Key] = a.Value.String()

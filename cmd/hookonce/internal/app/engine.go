@@ -7,6 +7,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // NewEngine returns an engine for the settings on store. The gateway runs it. A command beside a
@@ -15,7 +16,7 @@ func NewEngine(store driver.Store, settings *config.Settings, log *slog.Logger) 
 	return newEngine(store, settings, log, nil, nil)
 }
 
-func newEngine(store driver.Store, settings *config.Settings, log *slog.Logger, observer *hookonce.Observer, tracer hookonce.Tracer) (*hookonce.Engine, error) {
+func newEngine(store driver.Store, settings *config.Settings, log *slog.Logger, observer *observe.Observer, tracer observe.Tracer) (*hookonce.Engine, error) {
 	engineConfig := settings.Engine
 	engineConfig.Logger, engineConfig.AllowUnsafe, engineConfig.Observer, engineConfig.Tracer = log, settings.AllowUnsafe, observer, tracer
 	return hookonce.NewEngine(store, &engineConfig)

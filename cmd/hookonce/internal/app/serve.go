@@ -20,6 +20,7 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/metrics"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // Options are the parameters of Serve.
@@ -125,7 +126,7 @@ type gateway struct {
 func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *traces.Exporter) (_ *gateway, err error) {
 	measured := metrics.New(o.Version, o.Revision)
 	store = measured.Store(store)
-	var tracer hookonce.Tracer
+	var tracer observe.Tracer
 	if exporter != nil {
 		tracer = exporter
 	}

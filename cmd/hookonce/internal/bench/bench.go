@@ -13,6 +13,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 	"github.com/hookonce/hookonce/verify"
 )
@@ -93,7 +94,7 @@ func measureStore[T any](ctx context.Context, m *meter, store driver.Driver[T]) 
 // receive measures deliveries, from their first byte to the answer after the commit.
 func receive[T any](ctx context.Context, m *meter, store driver.Driver[T]) (*Figure, error) {
 	commits := new(commits)
-	engine, err := hookonce.NewEngine(store, config("receive", &hookonce.Observer{Claim: commits.add}))
+	engine, err := hookonce.NewEngine(store, config("receive", &observe.Observer{Claim: commits.add}))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func forward[T any](ctx context.Context, m *meter, store driver.Driver[T]) (*Fig
 	}
 	defer stopReceiver()
 	sent := newCounter("message", "sent")
-	cfg := config("forward", &hookonce.Observer{Attempt: sent.add})
+	cfg := config("forward", &observe.Observer{Attempt: sent.add})
 	cfg.Destinations = []hookonce.Destination{{Name: "bench", URL: receiver, AllowPrivate: true}}
 	cfg.Routes = []hookonce.Route{{Name: "bench", Sources: []string{"forward"}, To: "bench"}}
 	engine, err := hookonce.NewEngine(store, cfg)
@@ -142,7 +143,7 @@ func take[T any](ctx context.Context, m *meter, store driver.Driver[T]) (*Figure
 	done := newCounter("handler", "done")
 	mux := new(hookonce.Mux[T])
 	hookonce.Handle(mux, "take", "*", func(context.Context, T, *hookonce.Event) error { return nil })
-	inbox, err := hookonce.New(store, mux, config("take", &hookonce.Observer{Attempt: done.add}))
+	inbox, err := hookonce.New(store, mux, config("take", &observe.Observer{Attempt: done.add}))
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (m *meter) backlog(ctx context.Context, source, unit string, engine *hookon
 const secret = "a-secret-of-the-benchmark-only"
 
 // config returns the configuration of an engine with one source.
-func config(source string, observer *hookonce.Observer) *hookonce.Config {
+func config(source string, observer *observe.Observer) *hookonce.Config {
 	return &hookonce.Config{
 		Logger: slog.New(slog.DiscardHandler), Observer: observer,
 		Sources: []hookonce.Source{{

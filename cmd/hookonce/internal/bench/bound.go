@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/say"
+	"github.com/hookonce/hookonce/observe"
 )
 
 const (
@@ -30,7 +30,7 @@ type commits struct {
 	took   time.Duration
 }
 
-func (c *commits) add(o hookonce.ClaimObserved) {
+func (c *commits) add(o observe.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++

@@ -15,6 +15,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/sample"
+	"github.com/hookonce/hookonce/observe"
 )
 
 const (
@@ -112,7 +113,7 @@ func newCounter(kind, outcome string) *counter {
 	return &counter{kind: kind, outcome: outcome, more: make(chan struct{}, 1)}
 }
 
-func (c *counter) add(a hookonce.AttemptObserved) {
+func (c *counter) add(a observe.Attempt) {
 	if a.Kind != c.kind || a.Outcome != c.outcome {
 		return
 	}

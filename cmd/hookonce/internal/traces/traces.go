@@ -22,8 +22,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/internal/settingfile"
+	"github.com/hookonce/hookonce/observe"
 )
 
 const (
@@ -34,7 +34,7 @@ const (
 	warnInterval = 30 * time.Second // between two log lines about failed exports
 )
 
-// Exporter makes spans and exports them. It implements hookonce.Tracer.
+// Exporter makes spans and exports them. It implements observe.Tracer.
 type Exporter struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -142,10 +142,10 @@ func (e *Exporter) Close() {
 }
 
 // kinds are the kinds of spans by name; others are internal.
-var kinds = map[string]trace.SpanKind{hookonce.SpanReceive: trace.SpanKindServer, hookonce.SpanAttempt: trace.SpanKindClient}
+var kinds = map[string]trace.SpanKind{observe.SpanReceive: trace.SpanKindServer, observe.SpanAttempt: trace.SpanKindClient}
 
-// Start implements hookonce.Tracer.
-func (e *Exporter) Start(ctx context.Context, s hookonce.SpanStart) (context.Context, hookonce.Span) {
+// Start implements observe.Tracer.
+func (e *Exporter) Start(ctx context.Context, s observe.SpanStart) (context.Context, observe.Span) {
 	// Without a parent it is invalid, which begins a trace.
 	ctx = trace.ContextWithRemoteSpanContext(ctx, parse(s.Parent))
 	options := []trace.SpanStartOption{trace.WithTimestamp(s.At), trace.WithSpanKind(kinds[s.Name])}
@@ -176,7 +176,7 @@ func parse(traceparent string) trace.SpanContext {
 
 type span struct{ trace.Span }
 
-// Traceparent implements hookonce.Span.
+// Traceparent implements observe.Span.
 func (s span) Traceparent() string {
 	c := s.SpanContext()
 	return "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-" + c.TraceFlags().String()
@@ -185,8 +185,8 @@ func (s span) Traceparent() string {
 // maxError bounds the text of an error in a span, in bytes.
 const maxError = 1 << 10
 
-// End implements hookonce.Span.
-func (s span) End(e hookonce.SpanEnd) {
+// End implements observe.Span.
+func (s span) End(e observe.SpanEnd) {
 	if s.IsRecording() {
 		for _, a := range e.Attributes {
 			s.SetAttributes(attributeOf(a))

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // A redirect would hand the collector's key to another host.
@@ -29,8 +29,8 @@ func TestExporterFollowsNoRedirect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, span := exporter.Start(t.Context(), hookonce.SpanStart{Name: hookonce.SpanReceive, At: time.Now()})
-	span.End(hookonce.SpanEnd{At: time.Now()})
+	_, span := exporter.Start(t.Context(), observe.SpanStart{Name: observe.SpanReceive, At: time.Now()})
+	span.End(observe.SpanEnd{At: time.Now()})
 	exporter.Close()
 	if asked.Load() == 0 || followed.Load() > 0 {
 		t.Errorf("the collector got %d requests, and the host that it redirects to %d, want none there", asked.Load(), followed.Load())

@@ -1,14 +1,12 @@
-package hookonce
+package observe
 
 import (
 	"context"
 	"log/slog"
 	"time"
-
-	"github.com/hookonce/hookonce/internal/tell"
 )
 
-// Tracer makes the spans of a trace, for Config.Tracer. A traceparent is that of W3C Trace Context,
+// Tracer makes the spans of a trace, for Config.Tracer of package hookonce. A traceparent is that of W3C Trace Context,
 // version 00. The methods are called concurrently and in the middle of the work: they must be fast.
 // A panic, and a traceparent that is none, are logged and have no other effect.
 //
@@ -46,29 +44,10 @@ type SpanEnd struct {
 
 // The values of SpanStart.Name.
 const (
-	SpanReceive = tell.SpanReceive // "receive": a delivery, from its first byte to its answer
-	SpanVerify  = tell.SpanVerify  // "verify": its signature, with the fetching of keys
-	SpanClaim   = tell.SpanClaim   // "claim": its claim, with the wait for the batch
-	SpanAttempt = tell.SpanAttempt // "attempt": an attempt to send a message
-	SpanHandle  = tell.SpanHandle  // "handle": a run of a handler
-	SpanReplay  = tell.SpanReplay  // "replay": a replay of an event by an operator, with a link to its delivery
+	SpanReceive = "receive" // a delivery, from its first byte to its answer
+	SpanVerify  = "verify"  // its signature, with the fetching of keys
+	SpanClaim   = "claim"   // its claim, with the wait for the batch
+	SpanAttempt = "attempt" // an attempt to send a message
+	SpanHandle  = "handle"  // a run of a handler
+	SpanReplay  = "replay"  // a replay of an event by an operator, with a link to its delivery
 )
-
-// tracerOf returns what starts spans with t; nil if t is nil.
-func tracerOf(t Tracer) tell.Tracer {
-	if t == nil {
-		return nil
-	}
-	return func(ctx context.Context, name string, at time.Time, parent, link string) (context.Context, tell.Ender) {
-		ctx, span := t.Start(ctx, SpanStart{Name: name, At: at, Parent: parent, Link: link})
-		return ctx, ender{span}
-	}
-}
-
-// ender ends a Span. It implements tell.Ender.
-type ender struct{ Span }
-
-// End implements tell.Ender.
-func (e ender) End(at time.Time, err error, attributes []slog.Attr) {
-	e.Span.End(SpanEnd{At: at, Err: err, Attributes: attributes})
-}
