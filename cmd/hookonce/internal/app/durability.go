@@ -103,14 +103,22 @@ func inLayer(c Check, found fileSystem) Check {
 	return c
 }
 
-// warnOfLog adds to c that the write-ahead log of a SQLite file is too large.
-func warnOfLog(c Check, path string) Check {
+// largeLog tells that the write-ahead log of a SQLite file is too large, and what to do; "" if it is not.
+func largeLog(path string) (text, remedy string) {
 	const most = 1e9
 	log, err := os.Stat(path + "-wal")
-	if err != nil || log.Size() <= most || c.Status != StatusOK {
-		return c
+	if err != nil || log.Size() <= most {
+		return "", ""
 	}
-	c.Status, c.Remedy = StatusWarning, "end the program that keeps reading the file: fuser "+path+"-wal"
-	c.Seen = append(c.Seen, fmt.Sprintf("the write-ahead log has %.1f GB: a reader keeps it from being copied into the file", float64(log.Size())/1e9))
+	return fmt.Sprintf("the write-ahead log has %.1f GB: a reader keeps it from being copied into the file", float64(log.Size())/1e9),
+		"end the program that keeps reading the file: fuser " + path + "-wal"
+}
+
+// warnOfLog adds largeLog to c.
+func warnOfLog(c Check, path string) Check {
+	if text, remedy := largeLog(path); text != "" && c.Status == StatusOK {
+		c.Status, c.Remedy = StatusWarning, remedy
+		c.Seen = append(c.Seen, text)
+	}
 	return c
 }

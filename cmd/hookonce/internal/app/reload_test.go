@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,6 +47,27 @@ func TestDashboardShowsWarningsOfTheSettings(t *testing.T) {
 			}
 		}
 		g.apply(g.read())
+	}
+}
+
+// A large write-ahead log of SQLite is a warning, on the dashboard and in doctor.
+func TestLargeLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hookonce.db")
+	g := &gateway{options: &Options{Settings: settings(t, "database: sqlite:"+path)}}
+	g.showWarnings(g.options.Settings)
+	for size, many := range map[int64]int{1e6: 0, 1.1e9: 1} {
+		if err := os.WriteFile(path+"-wal", nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path+"-wal", size); err != nil { // a file with a hole takes no room
+			t.Fatal(err)
+		}
+		shown := slices.DeleteFunc(slices.Clone(g.allWarnings()), func(text string) bool { return !strings.Contains(text, "log has 1.1 GB") })
+		check := warnOfLog(Check{Status: StatusOK}, path)
+		if len(shown) != many || len(check.Seen) != many {
+			t.Errorf("with %d bytes: warnings %q, doctor has seen %q; want %d each", size, shown, check.Seen, many)
+		}
 	}
 }
 

@@ -203,6 +203,11 @@ func (g *gateway) allWarnings() []string {
 	if g.certs != nil {
 		texts = slices.Concat(texts, g.certs.Troubles())
 	}
+	if path, is := g.options.Settings.SQLitePath(); is {
+		if text, remedy := largeLog(path); text != "" {
+			texts = slices.Concat(texts, []string{text + "; " + remedy})
+		}
+	}
 	return texts
 }
 
