@@ -171,8 +171,8 @@ func (s *source) setReconcile(spec *provider.Spec, at place) {
 		return
 	case s.Inline:
 		at.fault("reconcile", "it does not work with Inline sources yet")
-	case s.batch:
-		at.fault("reconcile", "it does not work with event.batch yet")
+	case s.batch && spec.List.Wrap == "":
+		at.fault("reconcile", "it does not work with event.batch: the list of provider %s has single events", spec.Name)
 	}
 	if strings.TrimSpace(mine.Key) == "" || strings.ContainsAny(mine.Key, "\r\n\x00") {
 		at.fault("reconcile.key", "it must hold the key of the provider's API, on one line")

@@ -11,21 +11,25 @@ import (
 	"github.com/hookonce/hookonce/verify"
 )
 
-// List says how the API of a provider lists the events of its webhooks. Requests are GET, and carry the key as a
-// Bearer token. A path such as data.object leads through JSON objects; "" is the document itself.
+// List says how the API of a provider lists the events of its webhooks. Requests are GET. A path such as data.object
+// leads through JSON objects; "" is the document itself.
 type List struct {
 	Source string `json:"source"` // URL of the documentation, or the package and its version, that shows all of this
 	// URL is the address of the first page. {name} stands for a parameter.
 	URL    string            `json:"url"`
 	Params []verify.Param    `json:"params,omitempty"` // all must be set
 	Header map[string]string `json:"header,omitempty"` // of every request
-	// Since is the query parameter for the time of the oldest event, in Unix seconds. "" if there is none: then pages
-	// are read until one has only older events, so they must come newest first.
-	Since string `json:"since,omitempty"`
+	Auth   string            `json:"auth,omitempty"`   // "": the key is a Bearer token; AuthBasic
+	// Since is the query parameter for the time of the oldest event, in Unix seconds, or in RFC 3339 with SinceText. ""
+	// if there is none: then pages are read until one has only older events, so they must come newest first.
+	Since     string `json:"since,omitempty"`
+	SinceText bool   `json:"since_text,omitempty"`
 	// Cursor is the query parameter that leads to the next page. With More it is the ID of the last item, while the
-	// boolean at the path More is true. Without More it is taken from the Link header with rel="next".
+	// boolean at the path More is true. With Next it is the text at that path, while there is one. With neither it
+	// is taken from the Link header with rel="next".
 	Cursor string `json:"cursor"`
 	More   string `json:"more,omitempty"`
+	Next   string `json:"next,omitempty"`
 	Items  string `json:"items,omitempty"` // the path of the array
 	ID     string `json:"id"`              // the path of an item's own id
 	Time   string `json:"time"`            // the path of its time: Unix seconds, or RFC 3339
@@ -34,9 +38,13 @@ type List struct {
 	// Detail is the address of one item, with {item} for its ID. "" if the item itself is the body of the webhook.
 	Detail string `json:"detail,omitempty"`
 	Body   string `json:"body,omitempty"`  // the path of the webhook's body in the item or its detail
+	Wrap   string `json:"wrap,omitempty"`  // makes the body of the webhook out of what Body leads to, for which {item} stands
 	Keeps  string `json:"keeps,omitempty"` // how long the API lists an event, for users
 	Note   string `json:"note,omitempty"`  // the events that the list holds, for users
 }
+
+// AuthBasic says that the key is the user name of basic authentication, without a password.
+const AuthBasic = "basic"
 
 var listParam = regexp.MustCompile(`\{([a-z_]+)\}`)
 
@@ -58,6 +66,14 @@ func (l *List) Validate() error {
 			}
 		}
 	}
+	switch {
+	case l.Auth != "" && l.Auth != AuthBasic:
+		return fmt.Errorf("list.auth is %q, want %q or nothing", l.Auth, AuthBasic)
+	case l.More != "" && l.Next != "":
+		return errors.New("list has more and next: one of them leads to the next page")
+	case l.Wrap != "" && strings.Count(l.Wrap, wrapped) != 1:
+		return fmt.Errorf("list.wrap must hold %s once", wrapped)
+	}
 	u, err := url.Parse(listParam.ReplaceAllString(l.URL, "x"))
 	if err != nil || u.Scheme != "https" || u.Host == "" {
 		return errors.New("list.url must be an https URL")
@@ -66,6 +82,17 @@ func (l *List) Validate() error {
 		return errors.New("list.detail must be on the host of list.url, and hold {item}")
 	}
 	return nil
+}
+
+const wrapped = "{item}"
+
+// Wrapped returns the body of the webhook, made of what Body leads to; nil for nil.
+func (l *List) Wrapped(item []byte) []byte {
+	if l.Wrap == "" || item == nil {
+		return item
+	}
+	before, after, _ := strings.Cut(l.Wrap, wrapped)
+	return slices.Concat([]byte(before), item, []byte(after))
 }
 
 // Fill returns the address raw, which is URL or Detail, with its parameters.

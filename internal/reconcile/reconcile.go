@@ -150,7 +150,11 @@ func (c *Client) page(ctx context.Context, since time.Time, cursor string) (even
 	}
 	query := address.Query()
 	if l.Since != "" {
-		query.Set(l.Since, strconv.FormatInt(since.Unix(), 10))
+		at := strconv.FormatInt(since.Unix(), 10)
+		if l.SinceText {
+			at = since.UTC().Format(time.RFC3339)
+		}
+		query.Set(l.Since, at)
 	}
 	if cursor != "" {
 		query.Set(l.Cursor, cursor)
@@ -167,7 +171,10 @@ func (c *Client) page(ctx context.Context, since time.Time, cursor string) (even
 	for _, item := range items {
 		events = append(events, c.event(item))
 	}
-	if l.More == "" {
+	switch {
+	case l.Next != "":
+		return events, text(dig(document, l.Next)), nil
+	case l.More == "":
 		return events, nextCursor(header, l.Cursor), nil
 	}
 	if string(dig(document, l.More)) != "true" {
@@ -188,7 +195,7 @@ func (c *Client) event(item json.RawMessage) Event {
 		}
 	}
 	if l.Detail == "" {
-		e.body = dig(item, l.Body)
+		e.body = l.Wrapped(dig(item, l.Body))
 	}
 	return e
 }
@@ -212,7 +219,7 @@ func (c *Client) Complete(ctx context.Context, e *Event) error {
 	case errors.Is(err, errGone): // its time has passed since the list was read: it stays without a body
 		return nil
 	case err == nil:
-		e.body = dig(document, l.Body)
+		e.body = l.Wrapped(dig(document, l.Body))
 	}
 	return err
 }
@@ -284,7 +291,11 @@ func (c *Client) once(ctx context.Context, u *url.URL) (document json.RawMessage
 	for name, value := range c.o.List.Header {
 		req.Header.Set(name, value)
 	}
-	req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	if c.o.List.Auth == provider.AuthBasic {
+		req.SetBasicAuth(c.o.Key, "")
+	} else {
+		req.Header.Set("Authorization", "Bearer "+c.o.Key)
+	}
 	resp, err := c.client.Do(req)
 	if err != nil {
 		if refused := dial.ErrAddress; errors.Is(err, refused) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func read(t *testing.T, name provider.Name, api http.HandlerFunc) ([]string, err
 	if err := CheckURL(server.URL); err != nil {
 		t.Fatal(err)
 	}
-	c := New(&Options{List: spec.List, Key: key, URL: server.URL, Params: map[string]string{"owner": "o/..", "repo": "r", "hook": "7"}})
+	c := New(&Options{List: spec.List, Key: key, URL: server.URL, Params: map[string]string{"owner": "o/..", "repo": "r", "hook": "7", "site": "acme"}})
 	c.pause, c.wait = 0, time.Millisecond
 	t.Cleanup(c.Close)
 	var bodies []string
@@ -161,5 +162,63 @@ func TestCheckURL(t *testing.T) {
 		if err := CheckURL(raw); (err == nil) != ok {
 			t.Errorf("%s: error %v", raw, err)
 		}
+	}
+}
+
+// TestForms reads two pages of each provider's list, as its documentation shows them.
+func TestForms(t *testing.T) {
+	for name, test := range map[provider.Name]struct {
+		auth, since, cursor string
+		pages               [2]string
+		bodies              []string
+	}{
+		"paddle": {
+			auth: "Bearer " + key, cursor: "after=evt_2",
+			pages: [2]string{
+				`{"data": [{"event_id": "evt_3", "occurred_at": "2023-11-15T00:00:00.12Z"}, {"event_id": "evt_2", "occurred_at": "2023-11-15T00:00:00Z"}],
+					"meta": {"pagination": {"has_more": true, "next": "https://elsewhere.example/events?after=evt_2"}}}`,
+				`{"data": [{"event_id": "evt_1", "occurred_at": "2023-11-14T23:00:00Z"}], "meta": {"pagination": {"has_more": false}}}`,
+			},
+			bodies: []string{
+				`{"event_id": "evt_3", "occurred_at": "2023-11-15T00:00:00.12Z"}`, `{"event_id": "evt_2", "occurred_at": "2023-11-15T00:00:00Z"}`,
+				`{"event_id": "evt_1", "occurred_at": "2023-11-14T23:00:00Z"}`,
+			},
+		},
+		"gocardless": {
+			auth: "Bearer " + key, since: "created_at%5Bgte%5D=2023-11-14T22%3A13%3A20Z", cursor: "after=EV2",
+			pages: [2]string{
+				`{"events": [{"id": "EV1", "created_at": "2023-11-15T00:00:00.123Z"}], "meta": {"cursors": {"before": null, "after": "EV2"}, "limit": 500}}`,
+				`{"events": [{"id": "EV3", "created_at": "2023-11-15T00:00:00.123Z"}], "meta": {"cursors": {"before": "EV2", "after": null}, "limit": 500}}`,
+			},
+			bodies: []string{
+				`{"events":[{"id": "EV1", "created_at": "2023-11-15T00:00:00.123Z"}]}`, `{"events":[{"id": "EV3", "created_at": "2023-11-15T00:00:00.123Z"}]}`,
+			},
+		},
+		"chargebee": {
+			auth: "Basic cmtfbGl2ZV9vZl90aGVfdGVzdDo=", since: "occurred_at%5Bafter%5D=1700000000", cursor: "offset=%5B%221612890904000%22%5D",
+			pages: [2]string{
+				`{"list": [{"event": {"id": "ev_1", "occurred_at": 1700000001}}], "next_offset": "[\"1612890904000\"]"}`,
+				`{"list": [{"event": {"id": "ev_2", "occurred_at": 1700000002}}]}`,
+			},
+			bodies: []string{`{"id": "ev_1", "occurred_at": 1700000001}`, `{"id": "ev_2", "occurred_at": 1700000002}`},
+		},
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			t.Parallel()
+			requests := 0
+			bodies, err := read(t, name, func(w http.ResponseWriter, r *http.Request) {
+				if got := r.Header.Get("Authorization"); got != test.auth {
+					t.Errorf("authorization %q, want %q", got, test.auth)
+				}
+				if !strings.Contains(r.URL.RawQuery, test.since) || strings.Contains(r.URL.RawQuery, test.cursor) != (requests == 1) {
+					t.Errorf("request %d asks %q, want %q, and %q from the second one on", requests, r.URL.RawQuery, test.since, test.cursor)
+				}
+				_, _ = io.WriteString(w, test.pages[min(requests, 1)])
+				requests++
+			})
+			if err != nil || requests != 2 || !slices.Equal(bodies, test.bodies) {
+				t.Errorf("bodies %q after %d requests, error %v; want %q after 2", bodies, requests, err, test.bodies)
+			}
+		})
 	}
 }
