@@ -128,6 +128,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 	d, a := in.authenticate(r, src, body, now, deadline)
 	if a != nil {
 		in.tell.Received(&a.Delivery, src.Name, body, src.secretBody)
+		a.Shown = src.signatureHeaders
 		return nil, a
 	}
 	d.span, d.visible = in.tell.Verified(d.header, d.visible, arrived, now)

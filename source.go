@@ -45,6 +45,8 @@ type source struct {
 	// secretHeaders and secretParam are where its scheme carries a credential; see provider.Carriers.
 	secretHeaders []string
 	secretParam   string
+	// signatureHeaders hold the signature and what it covers, but no credential.
+	signatureHeaders []string
 	// secretBody says that a body may hold a credential.
 	secretBody bool
 	verified   *limit.Bucket
@@ -80,6 +82,7 @@ func newSource(s Source, all *Config, at place) *source {
 	}
 	src.hidden, src.secretBody = spec.HiddenHeaders(), spec.SecretInBody()
 	src.secretHeaders, src.secretParam = provider.Carriers(&scheme)
+	src.signatureHeaders = slices.DeleteFunc(provider.SignatureHeaders(&scheme), func(name string) bool { return slices.Contains(src.hidden, name) })
 	src.setRules(spec, at)
 	src.setDefaults(spec)
 	src.check(at)

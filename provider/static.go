@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -97,4 +99,28 @@ func Carriers(s *verify.Scheme) (headers []string, param string) {
 		}
 	}
 	return headers, ""
+}
+
+var headerRef = regexp.MustCompile(`header:([A-Za-z0-9-]+)`)
+
+// SignatureHeaders returns the canonical names of the headers that hold the signature of a scheme and what it
+// covers. It returns nil for schemes whose requests carry the secret itself, or a JWT.
+func SignatureHeaders(s *verify.Scheme) []string {
+	if carriesCredential(s) {
+		return nil
+	}
+	names := append([]string{s.Header}, s.MoreHeaders...)
+	if s.Family == verify.FamilyStandardWebhooks {
+		for _, name := range []string{"id", "timestamp", "signature"} {
+			names = append(names, "webhook-"+name, "svix-"+name)
+		}
+	}
+	text, _ := json.Marshal(s) // plain data always encodes
+	for _, ref := range headerRef.FindAllStringSubmatch(string(text), -1) {
+		names = append(names, ref[1])
+	}
+	for i, name := range names {
+		names[i] = http.CanonicalHeaderKey(name)
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" || headers.Credential(name) })
 }

@@ -30,7 +30,8 @@ type Delivery struct {
 	ErrorID string
 	Why     string
 	Err     error
-	Body    *Sample // nil if the body was not read
+	Body    *Sample  // nil if the body was not read
+	Shown   []string // headers whose values the operator may see
 }
 
 // Seen is an event of a delivery, for the live feed.
@@ -92,7 +93,7 @@ func (t *Teller) Received(d *Delivery, source string, body []byte, secret bool) 
 func (t *Teller) describe(r *http.Request, d *Delivery, at time.Time) driver.RefusedRequest {
 	refused := driver.RefusedRequest{
 		ErrorID: d.ErrorID, At: at.Truncate(time.Microsecond), Source: d.Source, Reason: d.Reason, Status: d.Status, Method: Text(r.Method),
-		Remote: t.Remote(r), Gateway: t.o.Gateway, Headers: wire.RefusedHeader(r.Header, driver.MaxRefusedHeaders), BodySize: -1,
+		Remote: t.Remote(r), Gateway: t.o.Gateway, Headers: wire.RefusedHeader(r.Header, d.Shown, driver.MaxRefusedHeaders), BodySize: -1,
 	}
 	if d.Body != nil {
 		refused.Body, refused.BodySize = d.Body.Begin, int64(d.Body.Size)

@@ -157,12 +157,12 @@ var shownHeaders = []string{
 }
 
 // maxShown bounds one value of a refused request, in bytes.
-const maxShown = 256
+const maxShown = 1024
 
 // RefusedHeader returns the stored form of the headers of a refused request, in at most limit bytes:
 // the headers that do not fit are left out, in the order of their names. Any value may be a secret, so
-// it shows the values of a few headers, and only the lengths of the others ("<64 bytes>").
-func RefusedHeader(h http.Header, limit int) []byte {
+// it shows the values of shown and a few other headers, and only the lengths of the rest ("<64 bytes>").
+func RefusedHeader(h http.Header, shown []string, limit int) []byte {
 	out := http.Header{}
 	size := len("{}")
 	for _, name := range slices.Sorted(maps.Keys(h)) {
@@ -170,7 +170,7 @@ func RefusedHeader(h http.Header, limit int) []byte {
 		values := slices.Clone(h[name][:min(len(h[name]), 10)])
 		for i, v := range values {
 			switch {
-			case !slices.Contains(shownHeaders, name):
+			case !slices.Contains(shownHeaders, name) && !slices.Contains(shown, name):
 				values[i] = fmt.Sprintf("<%d bytes>", len(v))
 			case len(v) > maxShown:
 				values[i] = strings.ToValidUTF8(v[:maxShown], "\ufffd") + "…"

@@ -77,17 +77,17 @@ func plainJSON(t *testing.T, v any) []byte {
 func TestRefusedHeader(t *testing.T) {
 	t.Parallel()
 	h := http.Header{
-		"Content-Type": {"a/b"}, "User-Agent": {strings.Repeat("u", 300), "\xff"}, "Authorization": {"secret"}, "X-Unknown": {"secret", ""},
-		"Via": make([]string, 20),
+		"Content-Type": {"a/b"}, "User-Agent": {strings.Repeat("u", 1100), "\xff"}, "Authorization": {"secret"}, "X-Unknown": {"secret", ""},
+		"Via": make([]string, 20), "X-Signature": {"v1=0a"},
 	}
-	want := `{"Authorization":["<6 bytes>"],"Content-Type":["a/b"],"User-Agent":["` + strings.Repeat("u", 256) +
+	want := `{"Authorization":["<6 bytes>"],"Content-Type":["a/b"],"User-Agent":["` + strings.Repeat("u", 1024) +
 		"…\",\"\ufffd\"]," +
-		`"Via":[` + strings.Repeat(`"",`, 9) + `""],"X-Unknown":["<6 bytes>","<0 bytes>"]}`
-	if got := string(RefusedHeader(h, 8192)); got != want {
+		`"Via":[` + strings.Repeat(`"",`, 9) + `""],"X-Signature":["v1=0a"],"X-Unknown":["<6 bytes>","<0 bytes>"]}`
+	if got := string(RefusedHeader(h, []string{"X-Signature"}, 8192)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	for limit := 2; limit < len(want); limit++ {
-		got := RefusedHeader(h, limit)
+		got := RefusedHeader(h, []string{"X-Signature"}, limit)
 		if _, err := ParseHeader(got); err != nil || len(got) > limit {
 			t.Errorf("limit %d: %d bytes with the error %v: %s", limit, len(got), err, got)
 		}

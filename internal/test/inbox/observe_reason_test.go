@@ -247,6 +247,9 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 		if !strings.Contains(string(got.Headers), `"User-Agent":["sender/1"]`) || !strings.Contains(string(got.Headers), `"X-Custom":["<18 bytes>"]`) {
 			t.Errorf("the headers are %s", got.Headers)
 		}
+		if got.ErrorID == wrong && !strings.Contains(string(got.Headers), `"Stripe-Signature":["t=1,v1=00"]`) {
+			t.Errorf("the signature is missing in %s", got.Headers)
+		}
 		type row struct {
 			source, reason string
 			status         int

@@ -15,8 +15,8 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	// A balancer that sends a request just when the server closes the connection answers 502, and not
-	// every sender tries again. So the balancer must close first: Google's does after 600 s.
-	idleTimeout    = 620 * time.Second
+	// every sender tries again. So the balancer must close first: Cloudflare does after 900 s.
+	idleTimeout    = 920 * time.Second
 	maxIdle        = 2000     // connections without a request, of 10 to 20 KiB each
 	maxHeaderBytes = 12 << 10 // net/http adds 4 KiB of its own
 	// publicWriteTimeout is a backstop. The engine sets its own, much shorter deadlines: for the

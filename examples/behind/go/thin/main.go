@@ -20,33 +20,53 @@ import (
 
 // event is a thin event in the shape of Stripe's.
 type event struct {
-	Object struct {
+	Context string `json:"context"` // the account of the object; "" for the key's own
+	Object  struct {
 		ID  string `json:"id"`
 		URL string `json:"url"` // a path below the API
-	} `json:"related_object"`
+	} `json:"related_object"` // null for an event about no object
 }
 
-// fetch gets the present state of an object. Only paths of the API are asked: the key goes nowhere else.
-func fetch(ctx context.Context, path string) ([]byte, error) {
-	if !strings.HasPrefix(path, "/") {
-		return nil, fmt.Errorf("%q is no path", path)
+// maxState bounds the state of an object, in bytes.
+const maxState = 16 << 20
+
+// client follows no redirect: the key goes to the API alone.
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// fetch gets the present state of the object of an event; "null" if it was deleted.
+func fetch(ctx context.Context, ev *event) ([]byte, error) {
+	if !strings.HasPrefix(ev.Object.URL, "/") {
+		return nil, fmt.Errorf("%q is no path", ev.Object.URL)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // less than the destination's timeout
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, os.Getenv("API_URL")+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, os.Getenv("API_URL")+ev.Object.URL, nil)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+os.Getenv("API_KEY"))
-	answer, err := http.DefaultClient.Do(r)
+	for name, value := range map[string]string{"Stripe-Version": os.Getenv("API_VERSION"), "Stripe-Context": ev.Context} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	answer, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound:
+		return []byte("null"), nil
+	default:
 		return nil, fmt.Errorf("the API answers %s", answer.Status)
 	}
-	return io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	state, err := io.ReadAll(io.LimitReader(answer.Body, maxState+1))
+	if len(state) > maxState {
+		err = fmt.Errorf("the object has more than %d bytes", maxState)
+	}
+	return state, err
 }
 
 // once stores the state of an object, unless the event with this id has done so.
@@ -77,11 +97,14 @@ func main() {
 			return
 		}
 		var ev event
-		if err := json.Unmarshal(body, &ev); err != nil || ev.Object.URL == "" {
+		if err := json.Unmarshal(body, &ev); err != nil {
 			http.Error(w, "no thin event", http.StatusBadRequest)
 			return
 		}
-		state, err := fetch(r.Context(), ev.Object.URL) // before the transaction, which would wait for it
+		if ev.Object.URL == "" {
+			return // 200: there is nothing to fetch
+		}
+		state, err := fetch(r.Context(), &ev) // before the transaction, which would wait for it
 		if err == nil {
 			err = once(r.Context(), pool, r.Header.Get("webhook-id"), state)
 		}
