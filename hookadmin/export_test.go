@@ -36,3 +36,12 @@ var (
 
 // Relative words the time between at and now.
 func Relative(at, now time.Time) string { return relative(at, now) }
+
+// FaultWords returns the words of faults in answers.
+func FaultWords() []string {
+	words := []string{"unreadable"} // see reasonOf
+	for _, r := range reasons {
+		words = append(words, r.word)
+	}
+	return words
+}

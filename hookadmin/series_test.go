@@ -176,6 +176,10 @@ func TestSeriesNamesAreDescribed(t *testing.T) {
 	if diff := cmp.Diff(tell.Reasons(), c.Schemas["Reason"].Enum); diff != "" {
 		t.Errorf("reasons (-code +described):\n%s", diff)
 	}
+	faults := c.Schemas["Problem"].Properties["reason"].Enum
+	if diff := cmp.Diff(slices.Sorted(slices.Values(hookadmin.FaultWords())), slices.Sorted(slices.Values(faults))); diff != "" {
+		t.Errorf("words of faults (-code +described):\n%s", diff)
+	}
 	outcomes := slices.Concat(tell.DeliveryOutcomes(), tell.MessageOutcomes())
 	if diff := cmp.Diff(outcomes, c.Parameters["outcome"].Schema.Enum); diff != "" {
 		t.Errorf("outcomes (-code +described):\n%s", diff)

@@ -27,10 +27,10 @@ func TestMigrationBesidePlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := w.number(t, `SELECT count(*)::int FROM pg_depend d
-		LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
-		LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
-		WHERE 'planted'::regnamespace IN (p.pronamespace, o.oprnamespace)
-			AND d.classid NOT IN ('pg_proc'::regclass, 'pg_operator'::regclass)`); n > 0 {
+		LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass::oid AND p.oid = d.refobjid
+		LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass::oid AND o.oid = d.refobjid
+		WHERE 'planted'::regnamespace::oid IN (p.pronamespace, o.oprnamespace)
+			AND d.classid NOT IN ('pg_proc'::regclass::oid, 'pg_operator'::regclass::oid)`); n > 0 {
 		t.Errorf("%d objects of the schema depend on planted ones", n)
 	}
 }

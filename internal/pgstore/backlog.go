@@ -60,7 +60,7 @@ const (
 
 	// tablesSizeSQL adds up the files of the tables, with their indexes and large values.
 	tablesSizeSQL = `
-SELECT clock_timestamp(), coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+SELECT clock_timestamp(), coalesce(sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::bigint
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1::text AND c.relkind = 'r'`
 )

@@ -74,7 +74,7 @@ SELECT current_setting('synchronous_standby_names'),
 	CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' WHEN 'local' THEN 'on' ELSE current_setting('synchronous_commit') END,
 	(SELECT count(*) FROM pg_stat_replication)::int,
 	(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum'))::int,
-	NOT pg_has_role('pg_read_all_stats', 'USAGE'),
+	NOT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'),
 	(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active)::int`
 
 // Replication implements [driver.Replicated].

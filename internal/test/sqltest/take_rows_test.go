@@ -75,18 +75,44 @@ func TestTakeKeepsRows(t *testing.T) {
 		from + " ORDER BY lower(event_id) LIMIT 1":       false,
 		"SELECT id FROM hookonce.take('shop', 2) AS \"t\" (s, id) WHERE id = 'a'": false,
 		// The server would call take once for each column.
-		"SELECT (hookonce.take('shop', 1)).*":                                         false,
-		"SELECT (hookonce.take('shop', 1)).event_id, (hookonce.take('shop', 1)).body": false,
-		"SELECT hookonce.take('shop', 2) LIMIT 1":                                     false,
-		"SELECT EXISTS (" + from + ")":                                                false,
-		"EXPLAIN ANALYZE " + from:                                                     false,
-		"INSERT INTO hookonce.effect " + from + " WHERE type = 'x'":                   false,
+		"SELECT (hookonce.take('shop', 1)).*":                                                  false,
+		"SELECT (hookonce.take('shop', 1)).event_id, (hookonce.take('shop', 1)).body":          false,
+		"SELECT hookonce.take('shop', 2) LIMIT 1":                                              false,
+		"SELECT EXISTS (" + from + ")":                                                         false,
+		"EXPLAIN ANALYZE " + from:                                                              false,
+		"INSERT INTO hookonce.effect " + from + " WHERE type = 'x'":                            false,
+		"/* a */ EXPLAIN ANALYZE " + from:                                                      false,
+		from + " -- all\n WHERE type = 'x'":                                                    false,
+		from + "/* a */WHERE type = 'x'":                                                       false,
+		"SELECT event_id FROM hookonce.take('shop', 2, string_to_array('a,b', ',')) LIMIT 1":   false,
+		"SELECT event_id FROM hookonce.take('shop', CAST('2' AS int)) WHERE type = 'x'":        false,
+		"SELECT event_id FROM hookonce.take('shop', 2, ARRAY(SELECT 'x' WHERE true)) OFFSET 1": false,
+		from + " WITH ORDINALITY LIMIT 1":                                                      false,
+		"SELECT * FROM ROWS FROM (hookonce.take('shop', 2)) LIMIT 1":                           false,
+		"(" + from + ") LIMIT 1":                                                               false,
+		from + " GROUP BY event_id LIMIT 1":                                                    false,
+		from + " UNION SELECT 'x' LIMIT 1":                                                     false,
+		"SELECT DISTINCT type FROM hookonce.take('shop', 2)":                                   false,
+		from + " EXCEPT SELECT 'a'":                                                            false,
+		"SELECT count(*) FROM hookonce.take('shop', 2)":                                        false,
+		"SELECT EXISTS (WITH t AS (" + from + ") SELECT FROM t)":                               false,
+		"SELECT 'a' IN (" + from + ")":                                                         false,
+		"WITH t AS (" + from + ") INSERT INTO hookonce.effect SELECT * FROM t LIMIT 2":         false,
+		"DO $$ DECLARE r record; BEGIN FOR r IN SELECT * FROM hookonce.take('shop', 2) LIMIT 1 LOOP NULL; END LOOP; END $$": false,
 		from:                           true,
 		from + " ORDER BY received_at": true,
-		from + " AS t LEFT JOIN hookonce.effect e USING (event_id)":                    true,
-		"INSERT INTO hookonce.effect " + from:                                          true,
-		"SELECT event_id FROM hookonce.take('where', 2)":                               true,
-		"WITH t AS (" + from + ") INSERT INTO hookonce.effect SELECT * FROM t LIMIT 2": true,
+		from + " AS t LEFT JOIN hookonce.effect e USING (event_id)":          true,
+		"INSERT INTO hookonce.effect " + from:                                true,
+		"SELECT event_id FROM hookonce.take('where', 2)":                     true,
+		"/* LIMIT 1 */ " + from + " -- WHERE":                                true,
+		from + " UNION ALL (" + from + ")":                                   true,
+		"SELECT event_id, count(*) OVER () FROM hookonce.take('shop', 2)":    true,
+		"SELECT array_agg(event_id), count(*) FROM hookonce.take('shop', 2)": true,
+		"SELECT CASE WHEN event_id IN ('a', 'b') THEN 1 END, (SELECT event_id FROM hookonce.effect LIMIT 1) FROM hookonce.take('shop', 2)":                                                    true,
+		"WITH t AS (" + from + ") UPDATE hookonce.effect e SET event_id = 'c' FROM t WHERE e.event_id = t.event_id":                                                                           true,
+		"INSERT INTO hookonce.effect " + from + " ON CONFLICT DO NOTHING":                                                                                                                     true,
+		"SELECT event_id FROM hookonce.take('E''\\', 2)":                                                                                                                                      true,
+		"DO $x$ DECLARE r record; BEGIN FOR r IN (SELECT * FROM hookonce.take('shop', 2)) LOOP DELETE FROM hookonce.effect WHERE event_id = r.event_id; END LOOP; PERFORM 1 LIMIT 1; END $x$": true,
 	} {
 		s := w.connect(t)
 		s.run(t, "BEGIN")
@@ -100,7 +126,7 @@ func TestTakeKeepsRows(t *testing.T) {
 	s := w.connect(t)
 	s.run(t, "BEGIN")
 	s.run(t, "DECLARE c CURSOR FOR "+from)
-	s.fails(t, "0A000", "FETCH 1 FROM c")
+	s.fails(t, "0A000", "/* a */ FETCH 1 FROM c")
 	s.run(t, "ROLLBACK")
 	for _, id := range []string{"a", "b"} {
 		w.wantState(t, id, state{State: "pending"})
