@@ -42,11 +42,7 @@ func Example() {
 	if _, err := hookmigrate.Up(ctx, db); err != nil {
 		panic(err)
 	}
-	app, err := sql.Open("sqlite", path) // the application's own tables, in the same file
-	if err != nil {
-		panic(err)
-	}
-	defer app.Close()
+	app := db.Writer() // for the application's own tables in the same file
 	if _, err := app.ExecContext(ctx, "CREATE TABLE pushes (ref TEXT)"); err != nil {
 		panic(err)
 	}

@@ -3,9 +3,11 @@
 // claimed.
 //
 // The handler reads a [driver.Store] and makes changes through a [hookonce.Engine], so it can be
-// mounted in any program that uses the library. Mount it at the root of its own listener, or behind
-// http.StripPrefix. Do not mount it behind an http.ServeMux that cleans paths: an event id may
-// contain "..".
+// mounted in any program that uses the library. Mount it at the root of its own listener, or under a prefix:
+//
+//	mux.Handle("/admin/", http.StripPrefix("/admin", handler)) // an http.ServeMux, or a router alike
+//
+// A router must leave the escapes of a path as they are, as http.ServeMux does: an event id may contain "/" and "..".
 //
 // # Access
 //

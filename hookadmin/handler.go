@@ -120,8 +120,7 @@ func New(cfg *Config) (http.Handler, error) {
 }
 
 // NewHandler returns the same handler for a place in a program that has logins of its own: every
-// request is allowed or refused by cfg.Authorize, which is required. Mount it by http.StripPrefix,
-// without a mux that cleans paths. It fails if a required field of cfg is missing.
+// request is allowed or refused by cfg.Authorize, which is required. Mount it by http.StripPrefix. It fails if a required field of cfg is missing.
 func NewHandler(cfg *Config) (http.Handler, error) {
 	if cfg.Authorize == nil {
 		return nil, errors.New("admin API: Config.Authorize is missing: it says which callers may see and change everything")

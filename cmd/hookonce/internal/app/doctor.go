@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,6 +51,7 @@ const (
 type Gateway interface {
 	String() string // its address
 	Ready(ctx context.Context) error
+	Gateway(ctx context.Context) (*hookadmin.Gateway, error)
 	Sources(ctx context.Context) (*hookadmin.SourcePage, error)
 	Destinations(ctx context.Context) (*hookadmin.DestinationPage, error)
 }
@@ -132,7 +134,8 @@ var needSchema = databaseChecks[6:]
 func (d *doctor) checkDatabase(ctx context.Context) {
 	if d.settings.Database == "" {
 		const why = "the settings name no usable database"
-		for _, name := range append([]string{"database"}, databaseChecks...) {
+		d.add(d.unknownDatabase(ctx, skipped("database", why)))
+		for _, name := range databaseChecks {
 			d.add(skipped(name, why))
 		}
 		c := skipped("gateway", why)
@@ -174,6 +177,24 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		d.add(d.checkDestinations(ctx, stats.Destinations))
 	}
 	d.checkGateway(ctx)
+}
+
+// installedSettings are the settings of the packages.
+const installedSettings = "/etc/hookonce/hookonce.yaml"
+
+// unknownDatabase warns that only a running gateway knows the database.
+func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
+	if d.gateway == nil {
+		return c
+	}
+	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config FILE"
+	if _, err := os.Stat(installedSettings); err == nil {
+		c.Remedy = "run it with the settings of that gateway: --config " + installedSettings
+	}
+	if about, err := d.gateway.Gateway(ctx); err == nil {
+		c.Seen = append(c.Seen, "not checked: the gateway at "+d.gateway.String()+" works on "+about.Database)
+	}
+	return c
 }
 
 // open opens the database without creating or changing it.

@@ -32,6 +32,21 @@ func (l *loader) check(cfg *hookonce.Config) {
 	}
 }
 
+// checkRoutes warns of sources whose events nothing takes, if there are destinations: a route was forgotten.
+func (l *loader) checkRoutes(cfg *hookonce.Config) {
+	for i := range cfg.Sources {
+		s := &cfg.Sources[i]
+		taken := s.Consume != "" || slices.ContainsFunc(cfg.Routes, func(r hookonce.Route) bool {
+			return len(r.Sources) == 0 || slices.Contains(r.Sources, s.Name)
+		})
+		if !taken && len(cfg.Destinations) > 0 && len(l.faults) == 0 {
+			warning := faultAt(l.find("sources."+s.Name), "no route takes its events: they are stored, and reach no destination", "add a route for it")
+			warning.AtStart = true
+			l.warnings = append(l.warnings, warning)
+		}
+	}
+}
+
 // eachError calls do with every error that err joins.
 func eachError(err error, do func(error)) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -203,6 +203,9 @@ func (l *loader) readFile(named string) *node {
 	case errors.Is(err, fs.ErrNotExist) && !mustExist:
 		l.file = ""
 		return nil
+	case errors.Is(err, fs.ErrPermission) && !mustExist:
+		l.fault(&node{}, "the settings file cannot be read: %s. Run it from a folder that this user may read", err)
+		return nil
 	case err != nil:
 		l.fault(&node{}, "the settings file cannot be read: %s", err)
 		return nil

@@ -119,6 +119,7 @@ func (l *loader) settings(root *node, flags *Flags) *Settings {
 	r.read(top.get("destinations"), top.get("routes"))
 	r.forwards(flags.Forwards)
 	l.check(&s.Engine)
+	l.checkRoutes(&s.Engine)
 	return s
 }
 
