@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -46,18 +45,10 @@ func (d *delivery) unit(all []driver.Claim) *claims.Unit {
 	return claims.NewUnit(all, d.source.Redelivery == redeliveryReopen, d.deadline)
 }
 
-// acceptsEncoding reports whether the source takes h's content encoding. An empty one is none.
+// acceptsEncoding reports whether the source takes h's content encoding.
 func (s *source) acceptsEncoding(h http.Header) bool {
-	values := h.Values("Content-Encoding")
-	switch {
-	case len(values) == 0:
-		return true
-	case len(values) > 1:
-		return false
-	case wire.IsGzip(h):
-		return slices.Contains(s.ContentEncodings, "gzip")
-	}
-	return values[0] == "" || strings.EqualFold(values[0], "identity")
+	coding := wire.Encoding(h)
+	return len(h["Content-Encoding"]) <= 1 && (coding == "" || coding == "gzip" && slices.Contains(s.ContentEncodings, "gzip"))
 }
 
 // inflate undoes the content encoding. It runs after the verification.

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -119,6 +120,35 @@ func testSigned(t *testing.T, scheme verify.Scheme) {
 		bad.Header.Set(name, string(value))
 		if v.Verify(&bad, []verify.Key{public}) == nil {
 			t.Errorf("%s is accepted as %q", name, value)
+		}
+	}
+	testEmptyElements(t, v, scheme, req, public)
+}
+
+// testEmptyElements puts empty elements into the list of signatures, which RFC 9110, section 5.6.1, ignores.
+func testEmptyElements(t *testing.T, v *verify.Verifier, scheme verify.Scheme, req *verify.Request, key verify.Key) {
+	t.Helper()
+	name, separator := scheme.Header, cmp.Or(scheme.Separator, ",")
+	good := req.Header.Get(name)
+	doubled := strings.ReplaceAll(good, separator, separator+separator+" "+separator)
+	switch {
+	case scheme.Family == verify.FamilyStandardWebhooks || scheme.Format == verify.FormatGroups:
+		if separator = " "; name == "" {
+			name = "Webhook-Signature"
+		}
+		if good = req.Header.Get(name); good == "" {
+			name, good = "Svix-Signature", req.Header.Get("Svix-Signature")
+		}
+		doubled = good + "  " + good
+	case name == "" || scheme.Format != verify.FormatKV && scheme.Format != verify.FormatList:
+		return
+	}
+	for _, value := range []string{good + separator, separator + good, doubled} {
+		spelled := *req
+		spelled.Header = req.Header.Clone()
+		spelled.Header.Set(name, value)
+		if err := v.Verify(&spelled, []verify.Key{key}); err != nil {
+			t.Errorf("%s is refused as %q: %v", name, value, err)
 		}
 	}
 }

@@ -82,6 +82,8 @@ func (c *carrier) read(req *Request, s *signed) error {
 	return nil
 }
 
+// parse reads the signatures of one header or field. Empty elements of a list are ignored (RFC 9110, section
+// 5.6.1), but counted.
 func (c *carrier) parse(value string, s *signed) error {
 	switch c.format {
 	case FormatKV:
@@ -129,11 +131,13 @@ func (c *carrier) where() string {
 func (c *carrier) parseKV(value string, s *signed) error {
 	elements, times := 0, 0
 	for element := range strings.SplitSeq(value, c.sep) {
-		key, val, ok := locate.CutPair(locate.TrimBlanks(element))
-		if elements++; !ok || elements > maxElements {
+		element = locate.TrimBlanks(element)
+		key, val, ok := locate.CutPair(element)
+		if elements++; !ok && element != "" || elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d key=value", ErrMalformed, c.where(), maxElements)
 		}
 		switch {
+		case element == "":
 		case key == c.timeKey:
 			if times++; times > 1 {
 				return fmt.Errorf("%w: key %s in %s", ErrRepeated, key, c.where())
@@ -151,13 +155,15 @@ func (c *carrier) parseKV(value string, s *signed) error {
 	return nil
 }
 
-// parseGroups reads several lists in the format kv, separated by single spaces. Each has its own
-// time.
+// parseGroups reads several lists in the format kv, separated by spaces. Each has its own time.
 func (c *carrier) parseGroups(value string, s *signed) error {
 	groups := 0
 	for group := range strings.SplitSeq(value, " ") {
 		if groups++; groups > maxSignatures {
 			return fmt.Errorf("%w: more than %d groups", ErrMalformed, maxSignatures)
+		}
+		if group == "" {
+			continue
 		}
 		first := s.signatures.n
 		s.time = ""
@@ -173,14 +179,17 @@ func (c *carrier) parseGroups(value string, s *signed) error {
 
 // parseList reads "aa,bb", or "1,aa,bb" if the first element is the time.
 func (c *carrier) parseList(value string, s *signed) error {
-	elements := 0
+	elements, timed := 0, c.timed
 	for element := range strings.SplitSeq(value, c.sep) {
 		element = locate.TrimBlanks(element)
-		if elements++; element == "" || elements > maxElements {
+		if elements++; elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d elements", ErrMalformed, c.where(), maxElements)
 		}
-		if c.timed && elements == 1 {
-			s.time = element
+		if element == "" {
+			continue
+		}
+		if timed {
+			s.time, timed = element, false
 			continue
 		}
 		if err := c.add(s, element); err != nil {
@@ -194,11 +203,12 @@ func (c *carrier) parseList(value string, s *signed) error {
 func (c *carrier) parsePairs(value string, s *signed) error {
 	elements := 0
 	for element := range strings.SplitSeq(value, c.sep) {
-		id, sig, ok := strings.Cut(locate.TrimBlanks(element), "|")
-		if elements++; !ok || elements > maxElements {
+		element = locate.TrimBlanks(element)
+		id, sig, ok := strings.Cut(element, "|")
+		if elements++; !ok && element != "" || elements > maxElements {
 			return fmt.Errorf("%w: %s is not a list of at most %d id|signature", ErrMalformed, c.where(), maxElements)
 		}
-		if slices.Contains(c.keys, id) {
+		if ok && slices.Contains(c.keys, id) {
 			if err := c.add(s, sig); err != nil {
 				return err
 			}

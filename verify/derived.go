@@ -22,7 +22,7 @@ func (p *part) appendDerived(dst []byte, req *Request, s *signed) ([]byte, error
 	case partMercadoPago:
 		return appendMercadoPago(dst, req, s)
 	}
-	source := string(req.Body)
+	source := string(locate.Unmarked(req.Body))
 	if p.kind == partSortedQuery || p.from != nil && p.from.ref.Kind == locate.Query {
 		source = rawQuery(req)
 	}

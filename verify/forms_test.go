@@ -7,6 +7,7 @@ import (
 	"errors"
 	"mime/multipart"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -135,6 +136,39 @@ func TestSNSMessageIsOneMember(t *testing.T) {
 	}
 }
 
+// TestFormRefusalTellsTheCause checks the text of a refusal, which the log shows.
+func TestFormRefusalTellsTheCause(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{Family: "hmac", At: "form:sig", Content: "{form:token}", Partial: "the event"})
+	keys := mustKeys(t, v, hmacSecret)
+	for body, want := range map[string]string{
+		"--b\r\n\r\na\r\n--b--": "scheme hmac: malformed: form:sig: a part of the form has no clear name",
+		"sig={":                 "scheme hmac: malformed: form:sig: not an urlencoded form",
+		"--b\r\nContent-Disposition: form-data; name=sig\r\nContent-Transfer-Encoding: base64\r\n\r\na\r\n--b--": "scheme hmac: malformed: form:sig: the field has a " +
+			"Content-Transfer-Encoding such as base64, which is not read: send the value itself",
+	} {
+		err := v.Verify(&verify.Request{Header: http.Header{}, Body: []byte(body), Now: receivedAt}, keys)
+		if err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// TestFormWithAMark verifies urlencoded forms behind a byte order mark, which no sender signs as part of a field.
+func TestFormWithAMark(t *testing.T) {
+	t.Parallel()
+	for _, s := range []verify.Scheme{
+		{Family: "hmac", At: "form:sig", Content: "{form:token}", Partial: "the event"},
+		{Family: "hmac", Header: "X-Sig", Content: "{sorted_form}"},
+	} {
+		v := mustCompile(t, s)
+		keys := mustKeys(t, v, hmacSecret)
+		req := signedRequest(t, v, keys[0], "token=a%2Bb&subject=x")
+		req.Body = append([]byte("\ufeff"), req.Body...)
+		wantVerdict(t, v.Verify(req, keys), "valid")
+	}
+}
+
 // TestRefusedForms signs requests correctly, with contents that could be read in two ways or take
 // long to read.
 func TestRefusedForms(t *testing.T) {
@@ -256,6 +290,9 @@ func TestMultipartForms(t *testing.T) {
 		"a repeated signature":  {"repeated", "", func(w *multipart.Writer) { _ = w.WriteField("signature", "00") }},
 		"no token":              {want: "missing", without: "token"},
 		"a part without a name": {"malformed", "", func(w *multipart.Writer) { _, _ = w.CreatePart(nil) }},
+		"an odd file name": {"valid", "", func(w *multipart.Writer) {
+			_, _ = w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {`form-data; name="attachment-1"; filename="the "best".pdf"`}})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body bytes.Buffer

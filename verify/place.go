@@ -94,7 +94,7 @@ func (p *place) read(req *Request, item []byte) (string, error) {
 		if locate.IsMultipart(req.Body) {
 			text, found, err = locate.MultipartField(req.Body, p.ref.Name)
 		} else {
-			text, found, err = fieldValue(string(req.Body), p.ref.Name)
+			text, found, err = fieldValue(string(locate.Unmarked(req.Body)), p.ref.Name)
 		}
 	case locate.Query:
 		text, found, err = fieldValue(rawQuery(req), p.ref.Name)
@@ -109,7 +109,11 @@ func (p *place) read(req *Request, item []byte) (string, error) {
 	}
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %s", ErrMalformed, p.ref)
+		why := err.Error() // names no value
+		if _, inner, ok := strings.Cut(why, ErrMalformed.Error()+": "); ok {
+			why = inner
+		}
+		return "", fmt.Errorf("%w: %s: %s", ErrMalformed, p.ref, why)
 	case found > 1:
 		return "", fmt.Errorf("%w: %s", ErrRepeated, p.ref)
 	case found == 0 || strings.TrimSpace(text) == "":

@@ -121,7 +121,7 @@ type Scheme struct {
 	// it may be absent.
 	Prefix         string `json:"prefix,omitempty"`
 	PrefixOptional bool   `json:"prefix_optional,omitempty"`
-	// Format is the form of the value:
+	// Format is the form of the value. Empty elements of a list are ignored:
 	// 	plain  (default) one signature
 	// 	kv     "t=1,v1=aa,v1=bb": pairs separated by Separator (default ',') and blanks
 	// 	       around it. Values under SignatureKeys are signatures, and any of them may match

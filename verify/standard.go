@@ -81,7 +81,7 @@ func (f *standard) read(h http.Header, s *signed) error {
 	for element := range strings.SplitSeq(list, " ") {
 		// An element without a comma counts as an unknown version.
 		version, sig, _ := strings.Cut(element, ",")
-		if elements++; elements > maxSignatures || element == "" {
+		if elements++; elements > maxSignatures {
 			return fmt.Errorf("%w: header %s is not a list of at most %d signatures", ErrMalformed, t.signature, maxSignatures)
 		}
 		if version == f.tag {

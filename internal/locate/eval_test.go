@@ -203,6 +203,8 @@ func TestEvalElsewhere(t *testing.T) {
 		{"no pairs", "header:X-Sig#t", "malformed", Input{Header: http.Header{"X-Sig": {"t=1,x"}}}},
 		{"blank between pairs", "header:X-Sig#t", "1", Input{Header: http.Header{"X-Sig": {"a=1, t=1\t,b=2"}}}},
 		{"key twice, after a blank", "header:X-Sig#t", "malformed", Input{Header: http.Header{"X-Sig": {"t=1, t=1"}}}},
+		{"empty elements between pairs", "header:X-Sig#t", "1", Input{Header: http.Header{"X-Sig": {",a=1,, \t,t=1,"}}}},
+		{"only empty elements", "header:X-Sig#t", "absent", Input{Header: http.Header{"X-Sig": {", ,"}}}},
 		{"blank in a pair", "header:X-Sig#t", "malformed", Input{Header: http.Header{"X-Sig": {"a=1,t =1"}}}},
 		{"alternative header", "header:webhook-id | header:svix-id", "b", Input{Header: http.Header{"Svix-Id": {"b"}}}},
 		{"form", "form:id", "a b+c", Input{Body: []byte("x=%3D&id=a+b%2Bc&y")}},

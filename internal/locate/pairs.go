@@ -25,14 +25,15 @@ func CutPair(element string) (key, value string, ok bool) {
 func TrimBlanks(element string) string { return strings.Trim(element, " \t") }
 
 // PairValue returns the value under key in a header of the form "k=v,k=v", and how often the key
-// occurs. It reports false if the header has another form.
+// occurs. Empty elements are ignored. It reports false if the header has another form.
 func PairValue(header, key string) (value string, found int, ok bool) {
 	for element := range strings.SplitSeq(header, ",") {
-		k, v, ok := CutPair(TrimBlanks(element))
-		if !ok {
+		element = TrimBlanks(element)
+		k, v, ok := CutPair(element)
+		if !ok && element != "" {
 			return "", 0, false
 		}
-		if k == key {
+		if ok && k == key {
 			value = v
 			found++
 		}
@@ -56,7 +57,7 @@ func FormValue(body []byte, name string) (string, error) {
 // formField looks up a field of a form, urlencoded or multipart, that must occur exactly once.
 func formField(body []byte, name string) (token, error) {
 	if !IsMultipart(body) {
-		return formValue(string(body), name)
+		return formValue(string(Unmarked(body)), name)
 	}
 	value, found, err := MultipartField(body, name)
 	switch {

@@ -41,7 +41,7 @@ func (s *Sender) newModel(body []byte, unique bool) (*model, error) {
 	}
 	if s.contentTypeOf(body) == formType {
 		var err error
-		m.form, err = url.ParseQuery(string(body))
+		m.form, err = url.ParseQuery(string(locate.Unmarked(body)))
 		return m, err
 	}
 	if m.doc = bytes.TrimSpace(locate.Unmarked(body)); !json.Valid(m.doc) {

@@ -20,6 +20,7 @@ var (
 // Redact returns a body with the values that look secret, by their names or by themselves, replaced by
 // their lengths ("<64 bytes>"). A body that is neither JSON nor a form is replaced as a whole.
 func Redact(body []byte, form bool) []byte {
+	body = locate.Unmarked(body)
 	if form {
 		fields, err := url.ParseQuery(string(body))
 		if err != nil {
@@ -34,7 +35,6 @@ func Redact(body []byte, form bool) []byte {
 		}
 		return []byte(fields.Encode())
 	}
-	body = locate.Unmarked(body)
 	if len(body) == 0 || !json.Valid(body) {
 		return hide(body)
 	}

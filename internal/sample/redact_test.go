@@ -23,6 +23,7 @@ func TestRedact(t *testing.T) {
 		"by value":         {`["sk_live_1","ghp_2","text","eyJhbGciOiJ9.eyJzdWIiOiJ9.x"]`, `["<9 bytes>","<5 bytes>","text","<27 bytes>"]`, false},
 		"a mark in front":  {"\ufeff{\"token\":\"abc\",\"a\":1}", `{"token":"<3 bytes>","a":1}`, false},
 		"a form":           {`token=abc&text=a+b&key=whsec_1`, `key=%3C7+bytes%3E&text=a+b&token=%3C3+bytes%3E`, true},
+		"a marked form":    {"\ufefftoken=abc", `token=%3C3+bytes%3E`, true},
 		"no form":          {`a=%zz`, `<5 bytes>`, true},
 		"no JSON":          {`token=abc`, `<9 bytes>`, false},
 		"nothing":          {``, `<0 bytes>`, false},

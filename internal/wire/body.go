@@ -130,12 +130,24 @@ const (
 	anyRatio        = 8 << 20
 )
 
-// IsGzip reports whether h declares a gzip-compressed body. RFC 9110, section 8.4.1.3, has a second
-// name for it.
-func IsGzip(h http.Header) bool {
-	name := h.Get("Content-Encoding")
-	return strings.EqualFold(name, "gzip") || strings.EqualFold(name, "x-gzip")
+// Encoding returns the coding of a body, "" for none. Empty elements of the list and identity are none
+// (RFC 9110, sections 5.6.1 and 8.4.1), x-gzip is gzip. Several codings are returned as they are.
+func Encoding(h http.Header) string {
+	list, coding := h.Get("Content-Encoding"), ""
+	for element := range strings.SplitSeq(list, ",") {
+		switch name := strings.ToLower(strings.Trim(element, " \t")); {
+		case name == "" || name == "identity":
+		case coding != "":
+			return list
+		default:
+			coding = strings.TrimPrefix(name, "x-")
+		}
+	}
+	return coding
 }
+
+// IsGzip reports whether h declares a gzip-compressed body.
+func IsGzip(h http.Header) bool { return Encoding(h) == "gzip" }
 
 // Gunzip inflates a body. The error is ErrTooLarge where the result exceeds limit, in bytes, or
 // both 8 MiB and 100 times the compressed size; ErrBudget when the budget is used up.

@@ -42,7 +42,12 @@ func (l *loader) readEnvFile(n *node) {
 		return
 	}
 	l.warnShared(n, file, l.envFile, true)
-	for i, line := range strings.Split(string(file.Data), "\n") {
+	text := strings.TrimPrefix(string(file.Data), "\ufeff")
+	if strings.ContainsRune(text, 0) || strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		l.faultHint(n, "save it as UTF-8", "the file %s is in UTF-16, or holds NUL bytes", l.envFile)
+		return
+	}
+	for i, line := range strings.Split(text, "\n") {
 		name, value, problem := envLine(strings.TrimSpace(line))
 		switch {
 		case problem != "":

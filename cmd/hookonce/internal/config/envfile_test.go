@@ -34,6 +34,8 @@ func TestEnvFile(t *testing.T) {
 	reads("the-first-one-of-the-file", "B_SECRET")
 	write(env, "\nA_SECRET='the next one; $of the file'\r\nOTHER=\n")
 	reads("the next one; $of the file", "B_SECRET")
+	write(env, "\ufeffA_SECRET=behind-a-mark\n")
+	reads("behind-a-mark", "B_SECRET")
 
 	opts.Environ = environ("A_SECRET=of-the-environment")
 	if _, faults := Load(opts); faults == nil || !strings.Contains(faults.Error(), "B_SECRET is not set (set it in "+env+", or ") {
@@ -44,6 +46,12 @@ func TestEnvFile(t *testing.T) {
 		_, faults := Load(opts)
 		if faults == nil || !strings.Contains(faults.Error(), ":1:11: env_file: "+env+":2: ") || strings.Contains(faults.Error(), "hid") {
 			t.Errorf("%q: %v", line, faults)
+		}
+	}
+	for _, text := range []string{"\xff\xfeA\x00=\x00x\x00", "\xfe\xff\x00A\x00=\x00x", "A\x00=\x00x\x00", "\xff\xfe"} {
+		write(env, text)
+		if _, faults := Load(opts); faults == nil || !strings.Contains(faults.Error(), "env_file: the file "+env+" is in UTF-16, or holds NUL bytes") {
+			t.Errorf("%q: %v", text, faults)
 		}
 	}
 	write(settings, "env_file: .")

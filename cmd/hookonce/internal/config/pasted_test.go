@@ -13,32 +13,65 @@ func TestPastedSecrets(t *testing.T) {
 		secret string
 		want   string // part of the only warning; "" for none
 	}{
-		"double quotes":         {`"whsec_0123456789abcdef"`, "quotes around"},
-		"single quotes":         {`'0123456789abcdef'`, "quotes around"},
-		"UTF-16 with its mark":  {"\xff\xfe0\x001\x002\x003\x004\x005\x006\x007\x00", "UTF-16"},
-		"UTF-16 without a mark": {"0\x001\x002\x003\x004\x005\x006\x007\x008\x00", "UTF-16"},
-		"a byte order mark":     {"\ufeff0123456789abcdef", "byte order mark"},
-		"its variable":          {"HOOK_SECRET=0123456789abcdef", "name of a variable"},
-		"an exported variable":  {"export SECRET=0123456789abcdef", "name of a variable"},
-		"a zero-width space":    {"01234567\u200b89abcdef", "invisible"},
-		"a no-break space":      {"01234567\u00a089abcdef", "invisible"},
-		"typographic quotes":    {"\u201c0123456789abcdef\u201d", "typographic"},
-		"a typographic dash":    {"01234567\u201389abcdef", "typographic"},
-		"two lines":             {"0123456789abcdef\nfedcba9876543210", "line break"},
-		"a space behind":        {"0123456789abcdef ", "space"},
-		"a blank inside":        {"0123456789 abcdef", ""},
-		"a quote inside":        {`01234567"89'abcdef`, ""},
-		"one quote":             {`"0123456789abcdef`, ""},
-		"letters beyond ASCII":  {"0123456789äöüßéλж漢", ""},
-		"base64":                {"QUJDREVGR0hJSktMTU5PUA==", ""},
-		"upper case and base64": {"ABCDEFGHIJKLMNOPQRSTUVWXYZA=", ""},
-		"a key of Stripe":       {"sk_live_0123456789abcdef", "a key of an API"},
-		"a restricted key":      {"rk_test_0123456789abcdef", "a key of an API"},
-		"a token of GitHub":     {"ghp_0123456789abcdef", "a key of an API"},
-		"a token of Slack":      {"xoxb-0123456789abcdef", "a key of an API"},
-		"the id of an endpoint": {"we_0123456789abcdef", "the id of an endpoint"},
-		"a URL":                 {"https://hooks.example.com/0123456789abcdef", "a URL"},
-		"a secret for webhooks": {"whsec_0123456789abcdef", ""},
+		"double quotes":                 {`"whsec_0123456789abcdef"`, "quotes around"},
+		"single quotes":                 {`'0123456789abcdef'`, "quotes around"},
+		"UTF-16 with its mark":          {"\xff\xfe0\x001\x002\x003\x004\x005\x006\x007\x00", "UTF-16"},
+		"UTF-16 without a mark":         {"0\x001\x002\x003\x004\x005\x006\x007\x008\x00", "UTF-16"},
+		"a byte order mark":             {"\ufeff0123456789abcdef", "byte order mark"},
+		"its variable":                  {"HOOK_SECRET=0123456789abcdef", "name of a variable"},
+		"an exported variable":          {"export SECRET=0123456789abcdef", "name of a variable"},
+		"a zero-width space":            {"01234567\u200b89abcdef", "invisible"},
+		"a no-break space":              {"01234567\u00a089abcdef", "invisible"},
+		"typographic quotes":            {"\u201c0123456789abcdef\u201d", "typographic"},
+		"a typographic dash":            {"01234567\u201389abcdef", "typographic"},
+		"two lines":                     {"0123456789abcdef\nfedcba9876543210", "line break"},
+		"a space behind":                {"0123456789abcdef ", "space"},
+		"a blank inside":                {"0123456789 abcdef", ""},
+		"a quote inside":                {`01234567"89'abcdef`, ""},
+		"one quote":                     {`"0123456789abcdef`, ""},
+		"letters beyond ASCII":          {"0123456789äöüßéλж漢", ""},
+		"base64":                        {"QUJDREVGR0hJSktMTU5PUA==", ""},
+		"upper case and base64":         {"ABCDEFGHIJKLMNOPQRSTUVWXYZA=", ""},
+		"a key of Stripe":               {"sk_live_0123456789abcdef", "a key of an API"},
+		"a restricted key":              {"rk_test_0123456789abcdef", "a key of an API"},
+		"a token of GitHub":             {"ghp_0123456789abcdef", "a key of an API"},
+		"a token of Slack":              {"xoxb-0123456789abcdef", "a key of an API"},
+		"the id of an endpoint":         {"we_0123456789abcdef", "the id of an endpoint"},
+		"a URL":                         {"https://hooks.example.com/0123456789abcdef", "a URL"},
+		"a variable in lower case":      {"stripe_secret=0123456789abcdef", "name of a variable"},
+		"blanks around the equals sign": {"SECRET = 0123456789abcdef", "name of a variable"},
+		"a variable of cmd":             {"set SECRET=0123456789abcdef", "name of a variable"},
+		"a variable of PowerShell":      {`$env:SECRET="0123456789abcdef"`, "name of a variable"},
+		"a member of YAML":              {"SECRET: 0123456789abcdef", "name of a variable"},
+		"a line separator":              {"01234567\u202889abcdef", "invisible"},
+		"a variation selector":          {"01234567\ufe0f89abcdef", "invisible"},
+		"a grapheme joiner":             {"01234567\u034f89abcdef", "invisible"},
+		"a filler":                      {"01234567\u316489abcdef", "invisible"},
+		"a blank of Braille":            {"01234567\u280089abcdef", "invisible"},
+		"guillemets":                    {"«0123456789abcdef»", "typographic"},
+		"primes":                        {"′0123456789abcdef′", "typographic"},
+		"accents":                       {"´0123456789abcdef´", "typographic"},
+		"fullwidth quotes":              {"\uff020123456789abcdef\uff02", "typographic"},
+		"a hyphen":                      {"01234567\u201089abcdef", "typographic"},
+		"a no-break hyphen":             {"01234567\u201189abcdef", "typographic"},
+		"a minus sign":                  {"01234567\u221289abcdef", "typographic"},
+		"quotes and a comma":            {`"0123456789abcdef",`, "quotes around"},
+		"a comma behind":                {"0123456789abcdef,", ""},
+		"bullets":                       {"whsec_\u2022\u2022\u2022\u2022", "masked"},
+		"asterisks":                     {"whsec_****************", "masked"},
+		"a key of an organization":      {"sk_org_live_0123456789abcdef", "a key of an API"},
+		"an account of Stripe":          {"acct_0123456789abcdef", "the id of an account"},
+		"a rotated token of Slack":      {"xoxe.xoxp-1-0123456789abcdef", "a key of an API"},
+		"a temporary key of AWS":        {"ASIAIOSFODNN7EXAMPLE", "a key of an API"},
+		"an account of Twilio":          {"AC0123456789abcdef0123456789abcdef", "the id of an account"},
+		"a key of Twilio":               {"SK0123456789abcdef0123456789abcdef", "a key of an API"},
+		"a key of Razorpay":             {"rzp_live_0123456789abcdef", "a key of an API"},
+		"a key of Mailgun":              {"key-0123456789abcdef0123456789abcdef", "a key of an API"},
+		"a key of Linear":               {"lin_api_0123456789abcdef", "a key of an API"},
+		"a token of Typeform":           {"tfp_0123456789abcdef", "a key of an API"},
+		"a token of Notion":             {"ntn_0123456789abcdef", "a key of an API"},
+		"a token of Mercado Pago":       {"APP_USR-0123456789abcdef", "a key of an API"},
+		"a secret for webhooks":         {"whsec_0123456789abcdef", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,9 +102,15 @@ func checkSecret(t *testing.T, provider, from, secret string) (string, bool) {
 // TestKeysThatSign checks that a key of an API draws no warning where it can be the secret.
 func TestKeysThatSign(t *testing.T) {
 	t.Parallel()
-	for provider, want := range map[string]string{"paystack, event: {id: sha256:body}": "", "stripe": "a key of an API"} {
-		if got, ok := checkSecret(t, provider, "file:secret", "sk_live_0123456789abcdef"); !ok || (want == "") != (got == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: got %v, %s", provider, ok, got)
+	const paystack = "paystack, event: {id: sha256:body}"
+	for _, tt := range []struct{ provider, secret, want string }{
+		{paystack, "sk_live_0123456789abcdef", ""},
+		{"stripe", "sk_live_0123456789abcdef", "a key of an API"},
+		{paystack, "pk_live_0123456789abcdef", "a key of an API"},
+		{paystack, "https://hooks.example.com", "a URL"},
+	} {
+		if got, ok := checkSecret(t, tt.provider, "file:secret", tt.secret); !ok || (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %v, %s", tt.provider, ok, got)
 		}
 	}
 }
