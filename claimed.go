@@ -59,7 +59,7 @@ func (in *Engine) answerClaimed(ctx context.Context, d *delivery, u *claims.Unit
 		a = answerEvent(&u.Claims[0], &u.Results[0])
 	}
 	a.tally(u)
-	if in.tell.Watched() {
+	if in.tell.FeedHolds() {
 		a.Seen = seenIn(u, len(malformed))
 	}
 	return d.acknowledge(a)

@@ -107,6 +107,7 @@ type Event struct {
 	EventID     string
 	Type        string
 	State       string
+	Waiting     bool   // without a handler: messages wait, and none is being sent
 	Note        string // explains the state, where there is more to say
 	Attempts    int    // of a routed event: the highest of its messages
 	Generation  int    // the highest of the event and its messages

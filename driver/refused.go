@@ -24,7 +24,7 @@ const (
 	MaxRefusedHeaders = 8 << 10 // bytes of the headers in their stored form
 )
 
-// RefusedRequest is a request that was answered 4xx. Malformed ones are in the quarantine instead.
+// RefusedRequest is a request that was answered 4xx or 5xx. Malformed ones are in the quarantine instead.
 type RefusedRequest struct {
 	ErrorID  string    // in the answer and in the log; unique
 	At       time.Time // of the answer, by the clock of the process

@@ -47,7 +47,7 @@ func TestListingHasTheKeysOfTheContract(t *testing.T) {
 	want := map[string]any{
 		"next": "",
 		"events": []any{map[string]any{
-			"source": "github", "event_id": "e1", "type": "push", "state": "done", "note": "no route",
+			"source": "github", "event_id": "e1", "type": "push", "state": "done", "waiting": false, "note": "no route",
 			"attempts": 0.0, "generation": 0.0, "duplicates": "0", "received_at": "2026-01-31T12:00:00.000000Z",
 			"occurred_at": nil, "processed_at": "2026-01-31T12:00:00.000000Z", "last_error": "",
 		}},
@@ -225,7 +225,7 @@ func TestDetail(t *testing.T) {
 	got := readJSON[map[string]any](t, a.get(t, "/api/v1/events/stripe/evt_1"))
 	id := driver.MessageID(driver.EventKey("stripe", "evt_1"), 0, "billing")
 	want := map[string]any{
-		"source": "stripe", "event_id": "evt_1", "type": "invoice.paid", "state": "running", "note": "",
+		"source": "stripe", "event_id": "evt_1", "type": "invoice.paid", "state": "running", "waiting": true, "note": "",
 		"attempt_count": 1.0, "generation": 0.0, "duplicates": "2", "received_at": "2026-01-31T12:00:00.000000Z",
 		"occurred_at": nil, "processed_at": nil, "failed_at": nil, "last_error": "answered 500",
 		"headers": map[string]any{"Content-Type": []any{"application/json"}, "X-Two": []any{"a", "b"}},

@@ -23,6 +23,7 @@ const (
 // recent is how the requests to a source ended lately.
 type recent struct {
 	all, refused int64
+	right        int64 // taken
 	wrong        int64 // refused for a wrong signature
 }
 
@@ -57,7 +58,7 @@ func (h *handler) recently(ctx context.Context, now time.Time) (map[string]recen
 	}
 	all := make(map[string]recent)
 	for name, points := range byName(series[0]) {
-		all[name] = recent{all: sumOf(points), refused: sumOf(points, "refused")}
+		all[name] = recent{all: sumOf(points), refused: sumOf(points, "refused"), right: sumOf(points, "ok", "duplicate", "reopened", "handshake")}
 	}
 	for name, points := range byName(series[1]) {
 		r := all[name]
@@ -80,7 +81,7 @@ func (h *handling) warningsOfLately(r *http.Request, sources []Source) []warning
 	var all []warning
 	var refused, right int64
 	for name, of := range recent {
-		right += of.all - of.refused
+		right += of.right
 		if known := slices.ContainsFunc(sources, func(s Source) bool { return s.Name == name }); !known || !of.rotated() {
 			refused += of.refused
 			continue

@@ -68,6 +68,7 @@ func TestRotatedSecret(t *testing.T) {
 	}
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 9})
 	refuse("", "unknown_source", 100)
+	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "unavailable", N: 1000}) // 503
 	if page := g.show(t, "/", 200); strings.Contains(page, rotated) || !strings.Contains(page, "hookonce refused list --group --since 15m") {
 		t.Errorf("after right deliveries, and in a flood:\n%s", page)
 	}

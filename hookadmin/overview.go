@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"time"
 )
 
 // listSources shows the settings even without the database.
@@ -13,6 +15,10 @@ func (h *handling) listSources(w http.ResponseWriter, r *http.Request) {
 	names := make([]string, len(all))
 	for i := range all {
 		names[i] = all[i].Name
+		page.Sources[i].Address = "/webhooks/" + url.PathEscape(names[i])
+		if h.public() {
+			page.Sources[i].Address = h.webhookURL(names[i])
+		}
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
@@ -25,7 +31,26 @@ func (h *handling) listSources(w http.ResponseWriter, r *http.Request) {
 	for i := range page.Sources {
 		page.Sources[i].learned(&learned[i])
 	}
+	h.addActivity(ctx, page)
 	writeJSON(w, page)
+}
+
+// addActivity adds how the sources did.
+func (h *handler) addActivity(ctx context.Context, page *SourcePage) {
+	known, err := h.activity(ctx, h.sourceRows(), time.Now())
+	if err != nil {
+		h.logger.WarnContext(ctx, "reading figures failed; sources are listed without them", slog.Any("error", err))
+		return
+	}
+	for i := range page.Sources {
+		if s := &page.Sources[i]; (*known)[s.Name] != nil {
+			a := (*known)[s.Name]
+			s.Health, s.Why, s.Deliveries = a.Health, a.Why, a.Deliveries
+			if last := time.Time(a.Last); !last.IsZero() { // the end of a minute, or now
+				s.LastDeliveryAt = Time(last.Add(-1).Truncate(time.Minute))
+			}
+		}
+	}
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {

@@ -85,10 +85,10 @@ func TestEventsPage(t *testing.T) {
 	if diff := cmp.Diff([]string{"new", "mid", "old"}, idsOn(page)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	wantText(t, page, "done", "running", "no route", "invoice.paid", "billing")
+	wantText(t, page, "done", "waiting", "no route", "invoice.paid", "billing")
 	// Every cell leads to the events like it.
 	for word, want := range map[string]string{
-		"fork": "/events?type=fork", "no route": "/events?note=no+route", "lab": "/events?source=lab", "running": "/events?state=running",
+		"fork": "/events?type=fork", "no route": "/events?note=no+route", "lab": "/events?source=lab", "waiting": "/events?state=running",
 		"1 h": "/events?since=1h", "new": "/events/lab/new",
 	} {
 		if got := linksOn(t, page, "/events", word); len(got) == 0 || got[0] != want {

@@ -68,7 +68,7 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 // refusedFields adds the filters of refused requests.
 func (h *handler) refusedFields(l *listPage) {
 	l.field("source", "Source", "", h.sources()...)
-	l.field("reason", "Reason", "", tell.Reasons()...)
+	l.field("reason", "Reason", "", tell.Kept()...)
 	l.field("remote", "Remote address", "203.0.113.9")
 	if l.path == "refused" {
 		l.field("id", "Error id", "of the answer or the log")
@@ -124,7 +124,7 @@ func headerRows(byName map[string][]string) []headerRow {
 
 func (h *handler) noneRefused(r *http.Request, l *listPage) *empty {
 	if !l.filtered() {
-		return &empty{Title: "No refused requests.", Text: "Requests that are answered 4xx show up here within a second, with the reason."}
+		return &empty{Title: "No refused requests.", Text: "Requests that are answered 4xx or 503 show up here within a second, with the reason."}
 	}
 	return l.whyEmpty(r, "refused requests", anyOf(ParseRefusedFilter, h.store.Refused, func(p *driver.RefusedPage) int { return len(p.Requests) }))
 }

@@ -29,7 +29,7 @@ func ParseRefusedFilter(values url.Values, now time.Time) (*driver.RefusedFilter
 	if err != nil {
 		return nil, err
 	}
-	reasons := tell.Reasons()
+	reasons := tell.Kept()
 	if reason := values.Get("reason"); reason != "" && !slices.Contains(reasons, reason) {
 		return nil, &ParameterError{"reason", fmt.Sprintf("%q is unknown; use %s", reason, strings.Join(reasons, ", "))}
 	}
@@ -56,7 +56,7 @@ type RefusedPage struct {
 	Next string `json:"next"`
 }
 
-// RefusedRequest is a request that was answered 4xx, but not a malformed one.
+// RefusedRequest is a request that was answered 4xx or 503, but not a malformed one.
 type RefusedRequest struct {
 	ID      string `json:"id"` // the error id in the answer and in the log
 	At      Time   `json:"at"`

@@ -54,6 +54,7 @@ type Event struct {
 	EventID     string `json:"event_id"`
 	Type        string `json:"type"`
 	State       string `json:"state"`
+	Waiting     bool   `json:"waiting"` // it is running, and no message is being sent
 	Note        string `json:"note"`
 	Attempts    int    `json:"attempts"`
 	Generation  int    `json:"generation"`
@@ -187,6 +188,7 @@ func newEvent(ev *driver.Event) Event {
 		EventID:     ev.EventID,
 		Type:        ev.Type,
 		State:       ev.State,
+		Waiting:     ev.Waiting,
 		Note:        ev.Note,
 		Attempts:    ev.Attempts,
 		Generation:  ev.Generation,
@@ -340,19 +342,10 @@ func statusCode(code int) *int {
 	return &code
 }
 
-// ShownState is State for people: "waiting" for an event whose messages wait, while none is being sent.
-func (d *EventDetail) ShownState() string {
-	if d.State != driver.StateRunning {
-		return d.State
+// ShownState is State for people: "waiting" while messages wait and none is being sent.
+func (e *Event) ShownState() string {
+	if e.Waiting {
+		return "waiting"
 	}
-	state := d.State
-	for i := range d.Messages {
-		switch d.Messages[i].State {
-		case driver.StateSending:
-			return d.State
-		case driver.StatePending:
-			state = "waiting"
-		}
-	}
-	return state
+	return e.State
 }

@@ -81,6 +81,15 @@ type Source struct {
 	LearnedSecrets *int `json:"learned_secrets"`
 	LearnedAt      Time `json:"learned_at"`  // time of the newest one; null without one
 	ArmedUntil     Time `json:"armed_until"` // null if the source does not wait for a secret
+
+	// Address is where the provider sends; only its path unless public_url or listen is one that others reach.
+	Address string `json:"address"`
+	// Health is working, watch, trouble or silent, and Why the reason; "" if the database did not answer.
+	Health string `json:"health"`
+	Why    string `json:"why"`
+	// Deliveries counts those of the last 24 hours.
+	Deliveries     int64 `json:"deliveries,string"`
+	LastDeliveryAt Time  `json:"last_delivery_at"` // to the minute; null without one
 }
 
 // RoutePage is the answer of GET /api/v1/routes.

@@ -681,6 +681,7 @@ SELECT
 		WHEN m.skipped > 0 AND m.sent = 0 THEN 'skipped'
 		ELSE 'done'
 	END AS state,
+	s.key IS NULL AND m.open > 0 AND m.sending = 0 AS waiting, -- messages wait, and none is being sent
 	CASE
 		WHEN s.key IS NOT NULL THEN s.note
 		WHEN m.messages = 0 THEN 'no route'
@@ -718,6 +719,7 @@ CROSS JOIN LATERAL (
 	SELECT
 		count(*) AS messages,
 		count(*) FILTER (WHERE state IN (0, 1)) AS open,
+		count(*) FILTER (WHERE state = 1) AS sending,
 		count(*) FILTER (WHERE state = 2) AS sent,
 		count(*) FILTER (WHERE state = 3) AS dead,
 		count(*) FILTER (WHERE state = 4) AS skipped,

@@ -532,6 +532,8 @@ SELECT
                          ELSE 'skipped' END
              FROM hookonce_message m WHERE m.event = e.id)
     END AS state,
+    e.work <> 1 AND coalesce((SELECT sum(m.state = 0) > 0 AND sum(m.state = 1) = 0
+                              FROM hookonce_message m WHERE m.event = e.id), 0) AS waiting, -- messages wait, and none is being sent
     CASE e.work
         WHEN 1 THEN (SELECT s.note FROM hookonce_event_state s WHERE s.id = e.id)
         ELSE

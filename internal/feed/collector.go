@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,8 +33,9 @@ type Writer interface {
 	AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Duration, error)
 }
 
-// Collector holds the rows of a process until Run writes them. Without a viewer, and while Run
-// does not run, it holds none. Its methods may be called concurrently.
+// Collector holds the rows of a process until Run writes them. Without a viewer it holds those since Run
+// asked last: a viewer that comes sees what happened since. Without Run it holds none. Its methods may be
+// called concurrently.
 type Collector struct {
 	store   Writer
 	log     *slog.Logger
@@ -66,14 +68,14 @@ func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
 	return &Collector{store: store, log: log, gateway: gateway}
 }
 
-// Watched reports whether somebody looks. A caller that asks first saves making a row.
-func (c *Collector) Watched() bool { return c.watched.Load() }
+// Holds reports whether Add keeps rows. A caller that asks first saves making a row.
+func (c *Collector) Holds() bool { return c.running.Load() || c.watched.Load() }
 
-// Add keeps r until it is written, if somebody looks. Equal deliveries become one row with a count.
+// Add keeps r until it is written, or Run knows that nobody looks. Equal deliveries become one row with a count.
 // Rows beyond the bounds are counted, and the last row of the group says how many they were. Add does
 // not wait for the store.
 func (c *Collector) Add(r Row) {
-	if !c.Watched() {
+	if !c.Holds() {
 		return
 	}
 	r.Gateway = c.gateway
@@ -83,7 +85,7 @@ func (c *Collector) Add(r Row) {
 func (c *Collector) add(r Row) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.Watched() { // any more
+	if !c.Holds() { // any more
 		return
 	}
 	key, repeats := r.repeats()
@@ -152,12 +154,15 @@ func (c *Collector) step(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, callTimeout)
 	defer cancel()
 	collectErr := c.collect(ctx)
-	rows, routine := c.take()
-	if len(rows) == 0 && now.Sub(c.asked) < askEvery && collectErr == nil {
+	if now.Sub(c.asked) < askEvery && collectErr == nil && !c.due() {
 		return
 	}
-	left, err := c.write(ctx, rows)
-	if err != nil {
+	known := c.watched.Load()
+	rows, routine := c.take()
+	left, err := c.write(ctx, rows, known, now)
+	if err != nil && !known {
+		c.watch(0)
+	} else if err != nil {
 		c.restore(rows, routine, errors.Is(err, driver.ErrCommitUnknown) || errors.Is(err, driver.ErrBadRow))
 		c.mu.Lock()
 		left := c.until.Sub(now)
@@ -180,7 +185,7 @@ func (c *Collector) step(running context.Context) {
 
 // collect adds the rows of SQL consumers, if somebody looks. They name no gateway: none did the work.
 func (c *Collector) collect(ctx context.Context) error {
-	if !c.Watched() {
+	if !c.watched.Load() {
 		return nil
 	}
 	rows, err := c.store.CollectFeed(ctx)
@@ -190,10 +195,23 @@ func (c *Collector) collect(ctx context.Context) error {
 	return err
 }
 
-// write writes rows; without rows it only asks. It returns for how long somebody looks.
-func (c *Collector) write(ctx context.Context, rows []Row) (time.Duration, error) {
-	if len(rows) == 0 {
-		return c.store.FeedWatched(ctx)
+// due reports whether rows wait for a viewer who is known.
+func (c *Collector) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watched.Load() && len(c.rows) > 0
+}
+
+// write writes rows; without rows it only asks. It returns for how long somebody looks. If that was not known,
+// it leaves out rows from before the viewer came.
+func (c *Collector) write(ctx context.Context, rows []Row, known bool, now time.Time) (time.Duration, error) {
+	if len(rows) == 0 || !known {
+		left, err := c.store.FeedWatched(ctx)
+		came := now.Add(left - watchFor)
+		rows = slices.DeleteFunc(rows, func(r Row) bool { return r.At.Before(came) })
+		if err != nil || left == 0 || len(rows) == 0 {
+			return left, err
+		}
 	}
 	p := &driver.AddFeedParams{Rows: make([]driver.FeedRow, len(rows))}
 	for i := range rows {
@@ -230,12 +248,16 @@ func (c *Collector) restore(rows []Row, routine int, drop bool) {
 	c.rows, c.routine, c.equal = append(rows, c.rows...), routine+c.routine, nil
 }
 
-// Begin makes c hold rows at once: the store knows of a viewer of this process, which Run would ask for within a
-// second. It has no effect without Run, which writes and drops them.
-func (c *Collector) Begin() {
-	if c.running.Load() {
-		c.watch(watchFor)
+// Begin tells of a viewer of this process, who came at that time and whom the store knows by now. It has no
+// effect without Run.
+func (c *Collector) Begin(came time.Time) {
+	if !c.running.Load() || c.watched.Load() {
+		return
 	}
+	c.mu.Lock()
+	c.rows, c.equal = slices.DeleteFunc(c.rows, func(r Row) bool { return r.At.Before(came) }), nil
+	c.mu.Unlock()
+	c.watch(watchFor)
 }
 
 // watch says that somebody looks for so long.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -298,6 +299,42 @@ func TestLongOutage(t *testing.T) {
 	})
 }
 
+// TestViewerComes: a viewer sees what happened since he came, also before this process knew of him.
+func TestViewerComes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		add := func(id string) {
+			time.Sleep(100 * time.Millisecond)
+			row := newRow(id, "ok")
+			row.At = time.Now()
+			w.Add(row)
+			time.Sleep(100 * time.Millisecond)
+		}
+		for i := range 5 {
+			add(fmt.Sprint("before_", i))
+		}
+		last, err := w.store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: 2 * time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.last = last
+		add("after")
+		if w.Watched() {
+			t.Error("the process knows of the viewer too early for this test")
+		}
+		time.Sleep(time.Second)
+		if rows := w.written(t); len(rows) != 1 || rows[0].EventID != "after" {
+			t.Errorf("a second later the viewer sees %+v, want the row that was added after he came", rows)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
 // TestHostileRows stores what senders and destinations may send.
 func TestHostileRows(t *testing.T) {
 	t.Parallel()
@@ -367,7 +404,7 @@ func BenchmarkUnwatched(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if c.Watched() {
+			if c.Holds() {
 				c.Add(newRow("evt_1", "ok"))
 			}
 		}

@@ -8,6 +8,12 @@ const (
 	MaxRoutine = maxRoutine
 )
 
+// Start makes c hold rows, as Run does.
+func (c *Collector) Start() { c.running.Store(true) }
+
+// Watched reports whether c knows of a viewer.
+func (c *Collector) Watched() bool { return c.watched.Load() }
+
 // Step does what Run does at each tick.
 func (c *Collector) Step(ctx context.Context) { c.step(ctx) }
 

@@ -22,8 +22,6 @@ const (
 	// can resume.
 	watchFor   = 2 * time.Minute
 	watchAgain = watchFor / 4
-	// settleTime is how long a new watch takes to reach all processes: each asks once a second.
-	settleTime = 1200 * time.Millisecond
 	// joinTimeout bounds the wait for the first read of the store.
 	joinTimeout = 5 * time.Second
 )
@@ -53,8 +51,8 @@ type Hub struct {
 	log     *slog.Logger
 	encode  func(*Row) []byte
 	clients func(n int)
-	// Began, unless nil, is called when the store knows of a first viewer. Set it before the first Join.
-	Began func()
+	// Began, unless nil, is called when the store knows of a first viewer, who came at that time. Set it before the first Join.
+	Began func(came time.Time)
 
 	mu  sync.Mutex
 	n   int
@@ -77,10 +75,8 @@ type Client struct {
 	start int64
 }
 
-// Join returns a new client once the feed was read and all processes write to it, which takes 1.5 s for
-// a first viewer. From Start, a client sees all that happens in this process after the call of Join, and in
-// all processes after its return. The error
-// is ErrFull if there are MaxClients already, or matches driver.ErrUnavailable if the store does not
+// Join returns a new client once the feed was read. From Start, it sees all that happens after that in all
+// processes: each asks once a second whether somebody looks, and keeps what happened since. The error is ErrFull if there are MaxClients already, or matches driver.ErrUnavailable if the store does not
 // answer in time.
 func (h *Hub) Join(ctx context.Context) (*Client, error) {
 	c, err := h.enter()
@@ -162,8 +158,9 @@ func (c *Client) After(seq int64, limit int) (entries []Entry, more <-chan struc
 // session reads the feed from the first client to the last one.
 type session struct {
 	hub     *Hub
+	came    time.Time // the first client
 	stop    context.CancelFunc
-	ready   chan struct{} // closed once the feed was read and all processes write to it
+	ready   chan struct{} // closed once the feed was read
 	isReady sync.Once
 
 	mu      sync.Mutex
@@ -173,16 +170,15 @@ type session struct {
 	changed chan struct{} // closed when there are new entries or the old ones are gone, and then replaced
 
 	// Of the goroutine that reads.
-	watchAt   time.Time // when to watch again
-	settledAt time.Time // when all processes know of the watch
-	failed    bool
-	read      bool  // the feed was read once
-	first     int64 // the number of its newest row then; for others once ready is closed
+	watchAt time.Time // when to watch again
+	failed  bool
+	read    bool  // the feed was read once
+	first   int64 // the number of its newest row then; for others once ready is closed
 }
 
 func newSession(h *Hub) *session {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &session{hub: h, stop: stop, ready: make(chan struct{}), changed: make(chan struct{})}
+	s := &session{hub: h, came: time.Now(), stop: stop, ready: make(chan struct{}), changed: make(chan struct{})}
 	go s.run(ctx)
 	return s
 }
@@ -229,12 +225,13 @@ func (s *session) poll(ctx context.Context) error {
 		}
 		s.watchAt = now.Add(watchAgain)
 		if !page.Watched { // the first viewer, or the database lost the watch
-			s.settledAt = now.Add(settleTime)
 			s.begin(last)
 			if s.hub.Began != nil {
-				s.hub.Began()
+				s.hub.Began(s.came)
 			}
-			return nil
+			if page, err = s.hub.store.ReadFeed(ctx, &driver.ReadFeedParams{After: s.last}); err != nil {
+				return err
+			}
 		}
 	}
 	s.begin(first)
@@ -279,9 +276,7 @@ func (s *session) take(page *driver.FeedPage) {
 		s.last = added[n-1].Seq
 		s.wake()
 	}
-	if !time.Now().Before(s.settledAt) {
-		s.isReady.Do(func() { close(s.ready) })
-	}
+	s.isReady.Do(func() { close(s.ready) })
 }
 
 // place returns the index of the first entry after seq. The caller holds the lock.

@@ -90,7 +90,7 @@ func New(store driver.Store, o *Options) *Operator {
 }
 
 // FeedWatched makes the engine fill the live feed at once, for a first viewer in this process.
-func (o *Operator) FeedWatched() { o.opts.Tell.FeedWatched() }
+func (o *Operator) FeedWatched(since time.Time) { o.opts.Tell.FeedWatched(since) }
 
 // Run works on jobs until ctx ends. Then it gives them back, and other processes go on with them.
 func (o *Operator) Run(ctx context.Context) { o.jobs.Run(ctx) }

@@ -9,7 +9,7 @@ import (
 )
 
 // eventColumns are the columns of an eventRow.
-var eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates, ` +
+var eventColumns = `key, source, event_id, type, state, waiting, note, attempts, generation, duplicates, ` +
 	bounded("received_at") + ", " + boundedOrNull("occurred_at") + ", " +
 	boundedOrNull("processed_at") + ", " + boundedOrNull("failed_at") + ", last_error"
 
@@ -23,7 +23,7 @@ type eventRow struct {
 
 func (e *eventRow) targets() []any {
 	return []any{
-		&e.key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Note, &e.attempts, &e.generation, &e.Duplicates,
+		&e.key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Waiting, &e.Note, &e.attempts, &e.generation, &e.Duplicates,
 		&e.ReceivedAt, &e.occurredAt, &e.processedAt, &e.failedAt, &e.LastError,
 	}
 }

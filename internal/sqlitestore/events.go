@@ -12,7 +12,7 @@ import (
 	"github.com/hookonce/hookonce/internal/walk"
 )
 
-const eventColumns = `key, source, event_id, type, state, note, attempts, generation, duplicates,
+const eventColumns = `key, source, event_id, type, state, waiting, note, attempts, generation, duplicates,
 	received_at, occurred_at, processed_at, failed_at, last_error`
 
 const opEvents = "listing events"
@@ -197,7 +197,7 @@ func scanEvent(e *driver.Event, rows *sql.Rows, more ...any) error {
 	var receivedAt int64
 	var occurredAt, processedAt, failedAt sql.NullInt64
 	err := rows.Scan(slices.Concat([]any{
-		&key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Note, &e.Attempts, &e.Generation, &e.Duplicates,
+		&key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Waiting, &e.Note, &e.Attempts, &e.Generation, &e.Duplicates,
 		&receivedAt, &occurredAt, &processedAt, &failedAt, &e.LastError,
 	}, more)...)
 	copy(e.Key[:], key)

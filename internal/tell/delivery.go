@@ -1,6 +1,7 @@
 package tell
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -20,7 +21,7 @@ import (
 type Delivery struct {
 	observe.Delivery
 	Began time.Time // arrival of the request; zero if unknown
-	Seen  []Seen    // its events, while somebody looks at the live feed
+	Seen  []Seen    // its events, while the live feed keeps rows
 
 	// Of a verified delivery.
 	Span    *Span
@@ -58,7 +59,7 @@ func (t *Teller) Delivered(r *http.Request, source string, d *Delivery, now time
 		t.unavailable.Add(1)
 	}
 	t.figures.Delivery(now, source, d.Outcome, d.Reason, d.Took)
-	if d.Reason != "" {
+	if d.ErrorID != "" && (d.Reason != "" || d.Outcome == Unavailable) {
 		t.refused.Offer(source, func() driver.RefusedRequest { return t.describe(r, d, now) })
 	}
 	t.feedDelivery(r, d, now)
@@ -92,7 +93,7 @@ func (t *Teller) Received(d *Delivery, source string, body []byte, secret bool) 
 // describe returns the refused request r for the operator.
 func (t *Teller) describe(r *http.Request, d *Delivery, at time.Time) driver.RefusedRequest {
 	refused := driver.RefusedRequest{
-		ErrorID: d.ErrorID, At: at.Truncate(time.Microsecond), Source: d.Source, Reason: d.Reason, Status: d.Status, Method: Text(r.Method),
+		ErrorID: d.ErrorID, At: at.Truncate(time.Microsecond), Source: d.Source, Reason: cmp.Or(d.Reason, Unavailable), Status: d.Status, Method: Text(r.Method),
 		Remote: t.Remote(r), Gateway: t.o.Gateway, Headers: wire.RefusedHeader(r.Header, d.Shown, driver.MaxRefusedHeaders), BodySize: -1,
 	}
 	if d.Body != nil {
@@ -138,7 +139,7 @@ func (t *Teller) logRefusal(r *http.Request, d *Delivery) {
 
 // feedDelivery adds a delivery to the live feed: a row for each of its events, or one if none is known.
 func (t *Teller) feedDelivery(r *http.Request, d *Delivery, now time.Time) {
-	if !t.feed.Watched() {
+	if !t.feed.Holds() {
 		return
 	}
 	row := feed.Row{At: now, Kind: driver.FeedDelivery, Source: d.Source, Outcome: d.Outcome, Details: feed.Details{

@@ -10,15 +10,15 @@ import (
 	"github.com/hookonce/hookonce/internal/work"
 )
 
-// Watched reports whether somebody looks at the live feed.
-func (t *Teller) Watched() bool { return t.feed.Watched() }
+// FeedHolds reports whether the live feed keeps rows.
+func (t *Teller) FeedHolds() bool { return t.feed.Holds() }
 
-// FeedWatched tells that somebody looks at the live feed, as the store knows by now.
-func (t *Teller) FeedWatched() { t.feed.Begin() }
+// FeedWatched tells that somebody looks at the live feed since a time, as the store knows by now.
+func (t *Teller) FeedWatched(since time.Time) { t.feed.Begin(since) }
 
 // feedAttempt adds an attempt to send a message to the live feed.
 func (t *Teller) feedAttempt(a *relay.Observed) {
-	if !t.feed.Watched() {
+	if !t.feed.Holds() {
 		return
 	}
 	m := a.Message
@@ -33,7 +33,7 @@ func (t *Teller) feedAttempt(a *relay.Observed) {
 
 // feedHandled adds a run of a handler to the live feed.
 func (t *Teller) feedHandled(o *work.Observed) {
-	if !t.feed.Watched() {
+	if !t.feed.Holds() {
 		return
 	}
 	t.feed.Add(feed.Row{

@@ -39,6 +39,9 @@ const (
 	ReasonUnverifiedRate   = "unverified_rate"
 )
 
+// Kept returns all reasons of the refused requests that are kept: also Unavailable, of those answered 5xx.
+func Kept() []string { return append(Reasons(), Unavailable) }
+
 // Reasons returns all reasons of a refusal.
 func Reasons() []string {
 	return []string{

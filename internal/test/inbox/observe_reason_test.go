@@ -225,6 +225,13 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 	unknown := refuse("/webhooks/"+canary, "{}", same)
 	token := refuse("/webhooks/token", `{"passcode":"`+canary+`"}`, same)
 	deliver(in, delivery("1", "{}")) // not refused
+	in.Drain()
+	unavailable := refuse("/webhooks/gh", `{}`, func(r *http.Request) {
+		h := delivery("2", "{}").Header
+		h.Set("User-Agent", "sender/1")
+		h.Set("X-Custom", canary)
+		r.Header = h
+	})
 
 	var all []driver.RefusedRequest
 	eventually.True(t, "the refused requests are stored", func() bool {
@@ -233,7 +240,7 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		all = page.Requests
-		return len(all) == 4
+		return len(all) == 5
 	})
 	host, _ := os.Hostname()
 	for i := range all {
@@ -257,10 +264,11 @@ func TestRefusedRequestsAreKept(t *testing.T) {
 			size           int64
 		}
 		want := map[string]row{
-			wrong:   {"stripe", "signature_wrong", 401, long[:driver.MaxRefusedBody], 5000},
-			unread:  {"gh", "too_large", 413, "", -1},
-			unknown: {"", "unknown_source", 404, "", -1},
-			token:   {"token", "signature_wrong", 401, "", 33},
+			wrong:       {"stripe", "signature_wrong", 401, long[:driver.MaxRefusedBody], 5000},
+			unread:      {"gh", "too_large", 413, "", -1},
+			unknown:     {"", "unknown_source", 404, "", -1},
+			token:       {"token", "signature_wrong", 401, "", 33},
+			unavailable: {"gh", "unavailable", 503, "", -1},
 		}[got.ErrorID]
 		if is := (row{got.Source, got.Reason, got.Status, string(got.Body), got.BodySize}); is != want {
 			t.Errorf("%s: %.200v, want %.200v", got.ErrorID, is, want)

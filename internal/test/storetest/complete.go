@@ -119,12 +119,15 @@ func completeEventState(f *fixture) {
 		final := driver.StateDone
 		for n, outcome := range outcomes {
 			at := t0.Add(time.Duration(n+1) * time.Second)
-			if got := f.event("stripe", name); got.State != driver.StateRunning || !got.ProcessedAt.IsZero() || !got.FailedAt.IsZero() {
-				f.Errorf("%s: with %d messages open the event is %+v, want it running", name, len(outcomes)-n, got.Event)
+			if got := f.event("stripe", name); got.State != driver.StateRunning || !got.Waiting || !got.ProcessedAt.IsZero() || !got.FailedAt.IsZero() {
+				f.Errorf("%s: with %d messages open the event is %+v, want it running, and waiting", name, len(outcomes)-n, got.Event)
 			}
 			m := f.leaseOne(at, c.Messages[n].Destination)
 			if got := f.event("stripe", name); got.State != driver.StateRunning {
 				f.Errorf("%s: while a message is being sent the event is %s, want running", name, got.State)
+			}
+			if e := f.events(&driver.EventFilter{Source: "stripe", ID: name}).Events[0]; e.Waiting {
+				f.Errorf("%s: while a message is being sent, the event waits", name)
 			}
 			f.mustComplete(at, driver.Completion{ID: m.ID, Token: m.Token, Outcome: outcome})
 			if outcome == driver.MessageDead {

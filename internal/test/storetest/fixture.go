@@ -275,7 +275,16 @@ var equalBytes = cmp.FilterValues(
 // sameEvent compares the whole detail of an event with want.
 func (f *fixture) sameEvent(want *driver.EventDetail, opts ...cmp.Option) {
 	f.Helper()
+	want.Waiting = waits(want)
 	same(f, "event "+want.EventID, want, f.event(want.Source, want.EventID), opts...)
+}
+
+// waits reports whether messages of a running event wait, and none is being sent.
+func waits(e *driver.EventDetail) bool {
+	in := func(state string) bool {
+		return slices.ContainsFunc(e.Messages, func(m driver.MessageDetail) bool { return m.State == state })
+	}
+	return e.State == driver.StateRunning && in(driver.StatePending) && !in(driver.StateSending)
 }
 
 // claimed returns the detail of an event after the claim c at the given time.
@@ -306,5 +315,6 @@ func claimed(c *driver.Claim, at time.Time) *driver.EventDetail {
 	slices.SortFunc(want.Messages, func(a, b driver.MessageDetail) int {
 		return strings.Compare(a.Route+"\x00"+a.ID, b.Route+"\x00"+b.ID)
 	})
+	want.Waiting = waits(want)
 	return want
 }

@@ -163,6 +163,7 @@ func derive(want *driver.EventDetail) {
 	default:
 		want.State, want.Note = driver.StateSkipped, note
 	}
+	want.Waiting = waits(want)
 }
 
 func latest(a, b time.Time) time.Time {

@@ -102,6 +102,16 @@ func (c *Client) Sources(ctx context.Context) (*hookadmin.SourcePage, error) {
 	return get[hookadmin.SourcePage](ctx, c, api+"/sources", nil)
 }
 
+// Search finds things by an exact id.
+func (c *Client) Search(ctx context.Context, id string) (*hookadmin.SearchPage, error) {
+	return get[hookadmin.SearchPage](ctx, c, api+"/search", url.Values{"q": {id}})
+}
+
+// Stats counts waiting and stuck work.
+func (c *Client) Stats(ctx context.Context) (*hookadmin.Stats, error) {
+	return get[hookadmin.Stats](ctx, c, api+"/stats", nil)
+}
+
 // Destinations returns the destinations of the gateway, and those that have messages.
 func (c *Client) Destinations(ctx context.Context) (*hookadmin.DestinationPage, error) {
 	return get[hookadmin.DestinationPage](ctx, c, api+"/destinations", nil)

@@ -93,6 +93,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.readyCommand(),
 		p.versionCommand(),
 		p.manCommand(),
+		p.statsCommand(),
 		p.benchCommand(),
 	)
 	group(root)
@@ -115,7 +116,7 @@ func group(root *cobra.Command) {
 		names     []string
 	}{
 		{"start", "Start:", []string{"demo", "init", "serve"}},
-		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "listen"}},
+		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "stats", "listen"}},
 		{"keep", "Keep it well:", []string{"doctor", "ready", "migrate", "prune", "backup"}},
 		{"test", "Test and check:", []string{"send", "verify", "probe", "bench", "providers", "config"}},
 	} {

@@ -33,6 +33,7 @@ type bulk struct {
 	// requestID names the change, so that an interrupted one can be continued; "" for a retry.
 	requestID string
 	yes       bool
+	only      bool                          // show the plan, and do nothing
 	rate      hookonce.Rate                 // the pace; zero for none
 	check     func(*adminclient.Plan) error // refuses a plan, before the question; may be nil
 	labels    map[string]string             // of some parts of a plan
@@ -59,8 +60,8 @@ func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclien
 			return false, err
 		}
 	}
-	if err := p.printPlan(b, planned); err != nil || b.yes {
-		return err == nil, err
+	if err := p.printPlan(b, planned); err != nil || b.yes || b.only {
+		return err == nil && !b.only, err
 	}
 	err = p.ask(ctx, b.cmd, b.verb+" "+b.amount(planned))
 	return err == nil, err
@@ -112,9 +113,13 @@ func (b *bulk) pace(plan *adminclient.Plan) string {
 }
 
 func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
-	fmt.Fprintf(p.stderr, "This would %s %s%s.\nReceived from %s to %s:\n", b.verb, b.amount(plan), b.pace(plan),
+	w := p.stderr
+	if b.only {
+		w = p.stdout
+	}
+	fmt.Fprintf(w, "This would %s %s%s.\nReceived from %s to %s:\n", b.verb, b.amount(plan), b.pace(plan),
 		moment(plan.Oldest), moment(plan.Newest))
-	t := newFacts(p.stderr)
+	t := newFacts(w)
 	if plan.Job != nil {
 		planRows(t, plan.Job)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +51,7 @@ var eventList = &list[hookadmin.EventPage, hookadmin.Event]{
 	columns: []string{"RECEIVED", "SOURCE", "EVENT ID", "TYPE", "STATE", "ATTEMPTS", "DUPLICATES", "NOTE"},
 	cells: func(ev *hookadmin.Event) []string {
 		return []string{
-			at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.State, strconv.Itoa(ev.Attempts),
+			at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.ShownState(), strconv.Itoa(ev.Attempts),
 			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError),
 		}
 	},
@@ -61,13 +62,57 @@ func (p *program) eventsListCommand() *cobra.Command {
 }
 
 func (p *program) eventsShowCommand() *cobra.Command {
-	return (&show[hookadmin.EventDetail]{
+	cmd := (&show[hookadmin.EventDetail]{
 		names: []string{"SOURCE", "EVENT_ID"}, doing: "reading an event", print: printEvent,
 		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.EventDetail, error) {
+			if len(args) == 1 {
+				source, err := sourceOf(ctx, client, args[0])
+				if err != nil {
+					return nil, err
+				}
+				args = []string{source, args[0]}
+			}
 			return client.Event(ctx, args[0], args[1])
 		},
-		absent: func(args []string, _ error) error { return noEvent(args[0], args[1]) },
-	}).command(p, &cobra.Command{Use: "show SOURCE EVENT_ID", Short: "Show one event: headers, body, every attempt"})
+		absent: func(args []string, _ error) error {
+			if len(args) == 1 {
+				return &app.Error{Err: fmt.Errorf("event %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce events list"}
+			}
+			return noEvent(args[0], args[1])
+		},
+	}).command(p, &cobra.Command{Use: "show [SOURCE] EVENT_ID", Short: "Show one event: headers, body, every attempt"})
+	both := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 && args[0] != "" {
+			return nil
+		}
+		return both(cmd, args)
+	}
+	return cmd
+}
+
+// sourceOf returns the only source with an event of this id.
+func sourceOf(ctx context.Context, client *adminclient.Client, eventID string) (string, error) {
+	page, err := client.Search(ctx, eventID)
+	if err != nil {
+		return "", err
+	}
+	var sources []string
+	for i := range page.Hits {
+		if hit := &page.Hits[i]; hit.Kind == "event" && hit.EventID == eventID {
+			sources = append(sources, hit.Source)
+		}
+	}
+	switch len(sources) {
+	case 0:
+		return "", driver.ErrNotFound
+	case 1:
+		return sources[0], nil
+	}
+	return "", &app.Error{
+		Err:    fmt.Errorf("%d sources have an event %q: %s", len(sources), eventID, strings.Join(sources, ", ")),
+		Remedy: "hookonce events show " + word(sources[0]) + " " + word(eventID),
+	}
 }
 
 func noEvent(source, eventID string) error {
@@ -205,11 +250,15 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, []narrowing{
-			{"ERROR", 30}, {"AT", brief}, {"MESSAGE", 12}, {"ERROR", below}, {"MESSAGE", 8}, {"TOOK", out}, {"STATUS", out}, {"MESSAGE", out},
-		}, "ATTEMPT", "AT", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
+			{"ERROR", 30}, {"AT", brief}, {"MESSAGE", 12}, {"ERROR", below}, {"MESSAGE", 8}, {"DESTINATION", 12}, {"MESSAGE", out}, {"TOOK", out}, {"STATUS", out},
+		}, "ATTEMPT", "AT", "DESTINATION", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
+		to := make(map[string]string, len(found.Messages))
+		for i := range found.Messages {
+			to[found.Messages[i].ID] = found.Messages[i].Destination
+		}
 		for i := range found.Attempts {
 			a := &found.Attempts[i]
-			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(a.MessageID, "handler"), a.Outcome, status(a.StatusCode),
+			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(to[a.MessageID], "handler"), orDash(a.MessageID), a.Outcome, status(a.StatusCode),
 				say.BriefSeconds(a.TookSeconds), remark("", a.Error))
 		}
 		if err := t.Flush(); err != nil {

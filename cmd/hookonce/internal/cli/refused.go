@@ -83,18 +83,19 @@ var refusedGroups = &list[hookadmin.RefusedGroupPage, hookadmin.RefusedGroup]{
 func (p *program) refusedListCommand() *cobra.Command {
 	cmd := refusedList.command(p, &cobra.Command{
 		Use:   "list",
-		Short: "List requests that were answered 4xx, newest first",
-		Long: "List requests that were answered 4xx, newest first: a wrong signature, an\n" +
-			"unknown source, a body that is too large. The newest 1,000 of each source are\n" +
-			"kept. A gateway writes them within a second. --group counts those that are kept\n" +
-			"by address and reason, largest first, which shows where a flood comes from.",
+		Short: "List requests that were answered 4xx or 503, newest first",
+		Long: "List requests that were answered 4xx or 503, newest first: a wrong signature, an\n" +
+			"unknown source, a body that is too large, no database. The newest 1,000 of each\n" +
+			"source are kept. A gateway writes them within a second. --group counts those\n" +
+			"that are kept by address and reason, largest first, which shows where a flood\n" +
+			"comes from.",
 		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --group --since 15m",
 	})
 	cmd.Flags().Bool("group", false, "count the requests by address and reason")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		return cmp.Or(exclusive(cmd, "group", "limit"), exclusive(cmd, "group", "cursor"))
 	}
-	reasons := cobra.FixedCompletions(tell.Reasons(), cobra.ShellCompDirectiveNoFileComp)
+	reasons := cobra.FixedCompletions(tell.Kept(), cobra.ShellCompDirectiveNoFileComp)
 	_ = cmd.RegisterFlagCompletionFunc("reason", reasons) // fails only for an unknown flag
 	return cmd
 }

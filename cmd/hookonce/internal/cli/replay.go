@@ -28,8 +28,8 @@ const modesHint = "--as-new (the destination does the work again) or --same-id (
 // replayFlags are the flags of events replay.
 type replayFlags struct {
 	*apiFlags
-	asNew, sameID, reroute, stale, all, yes, asJSON bool
-	to, requestID, rate                             string
+	asNew, sameID, reroute, stale, all, yes, plan, asJSON bool
+	to, requestID, rate                                   string
 }
 
 // mode returns the mode of the replay, as the API names it; "" with a destination.
@@ -50,7 +50,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 		Use:   "replay [SOURCE EVENT_ID]",
 		Short: "Replay finished events",
 		Long: "Replay one finished event, or all events that match the filters, one after the\n" +
-			"other. By filters, the command first shows how many match, and asks.\n\n" +
+			"other. By filters, the command first shows how many match, and asks. --plan only\n" +
+			"says what would be done.\n\n" +
 			"A dead or skipped event keeps its ids. A done event needs --as-new or --same-id.\n" +
 			"After a route was corrected, --reroute sends events to where the present routes\n" +
 			"lead, and --to sends them to one destination. Done twice, both change nothing.\n" +
@@ -81,6 +82,7 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.rate, "rate", "", "maximum `RATE` of a replay by filter: 6000/m, or none (default 100/s)")
 	cmd.Flags().StringVar(&f.requestID, "request-id", "",
 		"`NAME` of this replay; a repetition with the same name skips the events that were replayed")
+	cmd.Flags().BoolVar(&f.plan, "plan", false, "only say what would be done, for each destination")
 	addYesFlag(cmd, &f.yes)
 	p.complete(f.apiFlags, true)
 	addJSONFlag(cmd, &f.asJSON)
@@ -98,6 +100,11 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 	if cmd.Flags().Changed("to") && f.to == "" {
 		return newUsageError(cmd, errors.New("--to has no value: name a destination"))
 	}
+	for _, other := range []string{"yes", "stale", "request-id"} {
+		if err := exclusive(cmd, "plan", other); err != nil {
+			return err
+		}
+	}
 	var err error
 	if f.requestID, err = requestID(cmd, f.requestID); err != nil {
 		return err
@@ -112,9 +119,16 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		if note != driver.NoteTxEnded && cmd.Flags().Changed("note") {
 			return newUsageError(cmd, fmt.Errorf("--note of a single event can only be %q", driver.NoteTxEnded))
 		}
-		return p.withAPI(cmd.Context(), f.apiFlags, changes, func(ctx context.Context, api *api) error {
-			return p.replayEvent(ctx, cmd, api, args[0], args[1], f, note)
-		})
+		if !f.plan {
+			return p.withAPI(cmd.Context(), f.apiFlags, changes, func(ctx context.Context, api *api) error {
+				return p.replayEvent(ctx, cmd, api, args[0], args[1], f, note)
+			})
+		}
+		for i, name := range []string{"source", "id"} { // the plan of one event is that of its filters
+			if err := cmd.Flags().Set(name, args[i]); err != nil {
+				return err
+			}
+		}
 	}
 	if f.stale {
 		return &usageError{errors.New("--stale replays one event"), cmd.CommandPath() + " SOURCE EVENT_ID --stale"}
@@ -146,7 +160,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 			return planned, err
 		}
 		b := &bulk{
-			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, rate: cmp.Or(rate, hookonce.Rate(defaults.ReplayRate)),
+			cmd: cmd, verb: "replay", thing: "event", requestID: f.requestID, yes: f.yes, only: f.plan, rate: cmp.Or(rate, hookonce.Rate(defaults.ReplayRate)),
 		}
 		if f.mode()+f.to == "" {
 			b.check, b.labels = someWithoutMode, map[string]string{driver.StateDone: "done: refused without --as-new or --same-id"}
@@ -158,11 +172,19 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		if fault, wrong := requestFault(cmd, err); wrong {
 			return fault
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case f.plan && f.asJSON:
+			return writeJSON(p.stdout, planned.Job)
+		case f.plan && planned.Count == 0:
+			fmt.Fprintln(p.stderr, "No events match.")
 		}
 		if !some {
 			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			if f.plan {
+				return nil
+			}
 			return p.printReplayed(&hookadmin.Job{State: driver.JobDone}, f.asJSON, true)
 		}
 		return p.replayMatching(ctx, api, query, b, job, f)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/operate"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -34,16 +36,19 @@ var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
 		return page.Sources, "", hookadmin.Time{}
 	},
 	narrow: []narrowing{
-		{"SCHEME", 16},
-		{"LAST LEARNED", brief},
+		{"WHY", below},
+		{"LAST DELIVERY", brief},
 		{"ARMED UNTIL", brief},
-		{"PROVIDER", 12},
-		{"LAST LEARNED", out},
-		{"SOURCE", 16},
+		{"ADDRESS", below},
 		{"ARMED UNTIL", out},
-		{"SCHEME", 8},
+		{"SCHEME", 16},
+		{"PROVIDER", 12},
+		{"SOURCE", 16},
+		{"LEARNED", out},
+		{"24 HOURS", out},
+		{"SCHEME", out},
 	},
-	columns: []string{"SOURCE", "PROVIDER", "SCHEME", "LEARNED SECRETS", "LAST LEARNED", "ARMED UNTIL"},
+	columns: []string{"SOURCE", "HEALTH", "LAST DELIVERY", "24 HOURS", "PROVIDER", "SCHEME", "LEARNED", "ARMED UNTIL", "ADDRESS", "WHY"},
 	cells: func(s *hookadmin.Source) []string {
 		scheme := orDash(effectiveScheme(s))
 		if s.Unsigned {
@@ -53,12 +58,15 @@ var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
 		if s.LearnedSecrets != nil {
 			learned = strconv.Itoa(*s.LearnedSecrets)
 		}
-		return []string{s.Name, s.Provider, scheme, learned, at(s.LearnedAt), at(s.ArmedUntil)}
+		return []string{
+			s.Name, cmp.Or(s.Health, "unknown"), at(s.LastDeliveryAt), say.Number(s.Deliveries), s.Provider, scheme, learned, at(s.ArmedUntil),
+			s.Address, orDash(s.Why),
+		}
 	},
 }
 
 func (p *program) sourcesListCommand() *cobra.Command {
-	return sourceList.command(p, &cobra.Command{Use: "list", Short: "List the sources, and whether they have learned a secret"})
+	return sourceList.command(p, &cobra.Command{Use: "list", Short: "List the sources: health, last delivery, address, learned secrets"})
 }
 
 // effectiveScheme returns the scheme that a source uses, named or by default; "" if the source

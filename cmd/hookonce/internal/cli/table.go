@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -170,7 +171,7 @@ func colourState(cell any) string {
 // coloured reports whether the user wants colours on a terminal; see https://no-color.org.
 func coloured() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
-// terminalWidth returns the number of columns of w if it is a terminal.
+// terminalWidth returns the number of columns of w if it is a terminal; COLUMNS, if set, says how many.
 func terminalWidth(w io.Writer) (width int, isTerminal bool) {
 	if s, ok := w.(interface{ width() int }); ok {
 		return s.width(), true
@@ -178,6 +179,9 @@ func terminalWidth(w io.Writer) (width int, isTerminal bool) {
 	file, ok := fileOf(w)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return 0, false
+	}
+	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
+		return width, true
 	}
 	width, _, err := term.GetSize(int(file.Fd()))
 	return width, err == nil && width > 0
