@@ -44,9 +44,9 @@ type Engine struct {
 	fetcher       *keyfetch.Fetcher
 	learned       *learnedSecrets
 	confirmations confirmations
-	host          string      // the name of this host; "" if it is unknown
-	lines         atomic.Bool // the store has messages in lines
-	swept         driver.Key  // of maintain: the line that it swept last
+	host          string                // the name of this host; "" if it is unknown
+	noLines       atomic.Pointer[setup] // in force when a sweep began that saw no lines
+	swept         driver.Key            // of maintain: the line that it swept last
 
 	relays   *relay.Group
 	sender   *send.Sender
@@ -157,13 +157,12 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 	}
 	found.log(in.log)
 	in.setup.Store(first)
-	in.lines.Store(true) // until the first sweep
 	relayed := relay.Options{
 		HTTP: in.sender, Log: in.log, Observe: in.tell.Attempt, Trace: in.tell.TracesAttempts(),
 		MayBeStale: func(m *driver.Message) bool { return in.setup.Load().mayBeStale(m) },
 		ObjectOf:   func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
 		OrderOf:    func(m *driver.Message) *driver.Order { return in.setup.Load().orderOf(m, in.log) },
-		Ordered:    func() bool { return in.lines.Load() || in.setup.Load().hasOrder() },
+		Ordered:    in.mayHaveLines,
 	}
 	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())

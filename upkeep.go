@@ -118,22 +118,30 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 const maxSwept = 500
 
 // sweepLines makes messages due that wait for their turn although nothing comes before them, as a crash may leave
-// them. It goes round through all lines, some in each step. It also tells the relays whether there are
-// lines: another process may have routes with order that this one does not have yet.
+// them. It goes round through all lines, some in each step, also past rows that the database refuses to change.
 func (in *Engine) sweepLines(ctx context.Context) error {
-	began := in.swept == driver.Key{}
+	began, setup := in.swept == driver.Key{}, in.setup.Load()
 	seen, last, err := in.store.SweepLines(ctx, in.swept, maxSwept)
-	if err != nil {
+	switch {
+	case seen > 0:
+		in.noLines.Store(nil)
+	case err != nil:
 		return err
-	}
-	if began || seen > 0 {
-		in.lines.Store(seen > 0)
+	case began:
+		in.noLines.Store(setup)
 	}
 	in.swept = driver.Key{}
 	if seen == maxSwept {
 		in.swept = last
 	}
-	return nil
+	return err
+}
+
+// mayHaveLines reports whether the store may have messages in lines. Another process, or the settings before a reload, may
+// have routes with order that this process does not have. So only a sweep that began after the reload tells that there are none.
+func (in *Engine) mayHaveLines() bool {
+	setup := in.setup.Load()
+	return setup.hasOrder() || in.noLines.Load() != setup
 }
 
 // warnOfTriggers logs the foreign triggers on the store's tables.

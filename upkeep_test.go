@@ -192,3 +192,83 @@ func TestUpkeepWatchesDurability(t *testing.T) {
 		}
 	}
 }
+
+// linesStore has a number of lines, or those that sweep tells.
+type linesStore struct {
+	driver.Store
+	lines int
+	err   error
+	after []driver.Key
+	sweep func() // before a sweep ends; may be nil
+}
+
+func (s *linesStore) SweepLines(_ context.Context, after driver.Key, limit int) (int, driver.Key, error) {
+	if s.after = append(s.after, after); s.sweep != nil {
+		s.sweep()
+	}
+	return min(s.lines, limit), driver.Key{byte(len(s.after))}, s.err
+}
+
+// A reload that takes the last order away may leave messages in lines. Only a sweep that began after it tells that there
+// are none.
+func TestLinesAfterAReload(t *testing.T) {
+	t.Parallel()
+	store := &linesStore{}
+	in := &Engine{store: store}
+	without, with := &setup{}, &setup{routes: []*route{{Route: Route{Order: &Order{}}}}}
+	in.setup.Store(without)
+	knows := func(when string, want bool) {
+		t.Helper()
+		if got := in.mayHaveLines(); got != want {
+			t.Errorf("%s: there may be lines: %t, want %t", when, got, want)
+		}
+	}
+	sweep := func() {
+		t.Helper()
+		if err := in.sweepLines(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	knows("before the first sweep", true)
+	sweep()
+	knows("after a sweep", false)
+	in.setup.Store(with)
+	knows("with order", true)
+	sweep()
+	in.setup.Store(&setup{})
+	knows("after a reload without order", true)
+	store.sweep = func() { in.setup.Store(&setup{}) }
+	sweep()
+	knows("after a sweep during which the settings were reloaded", true)
+	store.sweep = nil
+	sweep()
+	knows("after a sweep that began later", false)
+	store.lines = 1
+	sweep()
+	knows("after a sweep that found a line", true)
+}
+
+// A row that the database refuses to change does not hold the sweep at its place.
+func TestSweepGoesOn(t *testing.T) {
+	t.Parallel()
+	store := &linesStore{lines: maxSwept, err: driver.ErrBadRow}
+	in := &Engine{store: store}
+	in.setup.Store(&setup{})
+	for range 2 {
+		if err := in.sweepLines(t.Context()); !errors.Is(err, driver.ErrBadRow) {
+			t.Errorf("the step returned %v, want the refusal", err)
+		}
+	}
+	store.lines, store.err = 0, driver.ErrUnavailable
+	for range 2 {
+		if err := in.sweepLines(t.Context()); err == nil {
+			t.Error("the step returned no error, want that of the database")
+		}
+	}
+	if diff := cmp.Diff([]driver.Key{{}, {1}, {2}, {2}}, store.after); diff != "" {
+		t.Errorf("sweeps began after (-want +got):\n%s", diff)
+	}
+	if !in.mayHaveLines() {
+		t.Error("a sweep that failed tells that there are no lines")
+	}
+}

@@ -60,10 +60,11 @@ type Admission struct {
 
 // OrderControl keeps the lines of ordered messages.
 type OrderControl interface {
-	// Admit decides which of some leased messages may be sent. Messages with an Order join their lines. Of
-	// each line it admits one message, if none is being sent: the lowest open one. Dead letters with Hold
-	// count as open. A message that was admitted, and whose lease ran out or whose attempt got no answer, may have
-	// arrived: it is admitted again before all others. Admit returns one result for each message of p, in their order, and its commit is durable.
+	// Admit decides which of some leased messages may be sent. Messages with an Order join their lines. One that is
+	// in another line stays there until its turn, and then joins the new one. Of each line Admit admits one message,
+	// if none is being sent: the lowest open one. Dead letters with Hold count as open. A message that was admitted,
+	// and whose lease ran out or whose attempt got no answer, may have arrived: it is admitted again before all
+	// others. Admit returns one result for each message of p, in their order, and its commit is durable.
 	Admit(ctx context.Context, p *AdmitParams) ([]Admission, error)
 
 	// SettleLines settles the lines of messages that ended otherwise than by Complete: it makes the
@@ -71,7 +72,8 @@ type OrderControl interface {
 	SettleLines(ctx context.Context, ids []string) error
 
 	// SweepLines settles up to limit lines that come after a key, in their order, as SettleLines
-	// does. It returns how many it saw, and the last one. A zero key stands before all.
+	// does. It returns how many it saw, and the last one. A zero key stands before all. If the database refuses to
+	// change rows of some lines, it passes over these, and returns ErrBadRow beside the other results.
 	SweepLines(ctx context.Context, after Key, limit int) (seen int, last Key, err error)
 
 	// WaitingBehind returns how many open messages wait behind a dead letter, at most MaxWaiting; 0 if no line waits at it.

@@ -69,7 +69,9 @@ func (h *handling) replayEvent(w http.ResponseWriter, r *http.Request) {
 	source, eventID := r.PathValue("source"), r.PathValue("event_id")
 	ctx, cancel := changing(r)
 	defer cancel()
-	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{Source: source, EventID: eventID, Mode: mode, To: q.To, Note: q.Note, RequestID: id})
+	replayed, err := h.engine.Replay(ctx, &hookonce.ReplayRequest{
+		Source: source, EventID: eventID, Mode: mode, To: q.To, Note: q.Note, Stale: q.Stale, RequestID: id,
+	})
 	if err != nil {
 		again := "Look at the event before you repeat the request. With an Idempotency-Key, repeating is safe."
 		if id != "" {

@@ -1,6 +1,8 @@
 package hookpgx_test
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,4 +59,68 @@ func TestPlansOfLines(t *testing.T) {
 		_, _, err := w.PullBack(t.Context(), &driver.PullBackParams{Destinations: []string{"to-billing"}, Limit: 100})
 		return err
 	})
+}
+
+// TestPlansWithoutOrder claims, leases, completes and releases messages without order. No statement looks at a place or a line.
+func TestPlansWithoutOrder(t *testing.T) {
+	t.Parallel()
+	w, plans := openExplained(t, nil)
+	claim := func(known bool, ids ...string) func() error {
+		return func() error {
+			var claims []driver.Claim
+			for _, id := range ids {
+				claims = append(claims, newClaim(id, "a"))
+			}
+			slices.SortFunc(claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+			_, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: claims, MostlyKnown: known})
+			return err
+		}
+	}
+	var leased []driver.Message
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{"claim", claim(false, "one", "two", "three")},
+		{"claim of known ones", claim(true, "one", "two", "four")},
+		{"lease", func() error {
+			got, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-a", Limit: 100, For: time.Hour, MaxAttempts: 3})
+			if err == nil {
+				leased = got.Messages
+			}
+			return err
+		}},
+		{"release", func() error {
+			return w.Release(t.Context(), &driver.ReleaseParams{Leases: []driver.MessageLease{{ID: leased[0].ID, Token: leased[0].Token}}})
+		}},
+		{"complete", func() error {
+			c := &driver.CompleteParams{}
+			for i, m := range leased[1:] {
+				outcome := []driver.MessageOutcome{driver.MessageSent, driver.MessageRetry, driver.MessageDead}[i]
+				c.Completions = append(c.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: outcome, StatusCode: 500})
+			}
+			_, err := w.Complete(t.Context(), c)
+			return err
+		}},
+	} {
+		all := plans.of(t, step.run)
+		if len(all) == 0 {
+			t.Errorf("%s: the server logged no plan", step.name)
+		}
+		for i := range all {
+			read := map[string]bool{}
+			all[i].Plan.touch(read)
+			if read["ordered_message"] || read["object_version"] {
+				t.Errorf("%s: a plan without order touches lines: %+v", step.name, all[i].Plan)
+			}
+		}
+	}
+}
+
+// touch adds the tables of the node and its children, also those that it only writes.
+func (n *planNode) touch(tables map[string]bool) {
+	tables[n.Relation] = true
+	for i := range n.Plans {
+		n.Plans[i].touch(tables)
+	}
 }

@@ -1843,6 +1843,48 @@ COMMENT ON FUNCTION {schema}.claim_ordered(
 	text[], text[], text[], text[], bytea[], text[], text[], bigint[], text[], text[], bytea[], text[], bytea[], integer[]
 ) IS 'For hookonce itself: claims events, some of whose messages are ordered. Pass only verified events.';
 
+-- Decides about a leased message in a line that is locked: 1 it may be sent, 2 it must wait, 3 it is stale. before
+-- is the message that may have arrived, or that comes first; null if there is none besides id itself.
+CREATE FUNCTION {schema}.turn_of(id text, line bytea, version bytea, forced boolean, OUT verdict integer, OUT shown text, OUT before text)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	applied record;
+BEGIN
+	SELECT v.version, v.shown INTO applied FROM {schema}.object_version v WHERE v.object = turn_of.line;
+	IF NOT FOUND THEN
+		verdict := 2; -- pruning removed the row just before the lock: the message is due again at once
+		RETURN;
+	END IF;
+	IF turn_of.version <> '' AND turn_of.version < applied.version AND NOT turn_of.forced THEN
+		verdict := 3;
+		shown := applied.shown;
+		RETURN;
+	END IF;
+	before := {schema}.line_holder(turn_of.line);
+	verdict := CASE WHEN coalesce(before, turn_of.id) = turn_of.id THEN 1 ELSE 2 END;
+	IF before IS NULL AND (turn_of.version = '' OR turn_of.version >= applied.version) THEN
+		SELECT nullif(o.message_id, turn_of.id) INTO before
+		FROM {schema}.ordered_message o
+		CROSS JOIN LATERAL (SELECT m.state FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m
+		WHERE o.line = turn_of.line AND o.state < 2 AND (o.version = '' OR o.version >= applied.version)
+			AND (m.state < 2 OR m.state = 3 AND o.hold)
+		ORDER BY o.version, o.received_at, o.message_id
+		LIMIT 1;
+		verdict := CASE WHEN before IS NULL THEN 1 ELSE 2 END;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.turn_of(text, bytea, bytea, boolean) IS 'For hookonce itself: whether a message of a line may be sent.';
+
 -- Decides about leased messages, one row for each: 0 it is in no line, 1 it may be sent, 2 it was parked,
 -- or its lease is lost, 3 it is stale. A message with a line joins it; without one, it is in the line that
 -- it joined before. At most one message of a line may be sent at a time, the lowest open one. It holds the
@@ -1868,8 +1910,7 @@ DECLARE
 	all_from  text[];
 	behind    bytea[] := '{}'; -- lines whose messages were parked
 	next      record;
-	applied   record;
-	before    text;
+	turn      record;
 BEGIN
 	PERFORM {schema}.durably();
 	-- The messages of lines, locked before the lines.
@@ -1899,6 +1940,7 @@ BEGIN
 	IF all_lines IS NOT NULL THEN
 		PERFORM {schema}.lock_lines(all_lines, all_from);
 	END IF;
+	-- A message that is in another line stays there for now.
 	INSERT INTO {schema}.ordered_message AS o (message_id, line, source, destination, version, received_at, hold)
 	SELECT u.id, u.line, u.source, m.destination, u.version, m.received_at, u.hold = 1
 	FROM unnest(admit.ids, admit.lines, admit.sources, admit.versions, admit.holds) AS u (id, line, source, version, hold)
@@ -1906,14 +1948,14 @@ BEGIN
 	WHERE u.line <> '' AND u.id = ANY (held)
 	ORDER BY u.id COLLATE "C"
 	ON CONFLICT (message_id) DO UPDATE
-	SET line = excluded.line, version = excluded.version, hold = excluded.hold, destination = excluded.destination, state = 0
-	WHERE (o.line, o.version, o.hold, o.destination, o.state)
-		IS DISTINCT FROM (excluded.line, excluded.version, excluded.hold, excluded.destination, 0::smallint);
+	SET version = excluded.version, hold = excluded.hold
+	WHERE o.line = excluded.line AND (o.version, o.hold) IS DISTINCT FROM (excluded.version, excluded.hold);
 	UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = ANY (held) AND o.state > 0;
 
 	FOR next IN
-		SELECT i.place, i.id, i.token, i.line AS given, o.line, o.version, o.received_at, o.forced, i.id = ANY (held) AS is_held
-		FROM unnest(admit.ids, admit.tokens, admit.lines) WITH ORDINALITY AS i (id, token, line, place)
+		SELECT i.place, i.id, i.line AS given, i.version AS given_version, i.hold AS given_hold, o.line, o.version, o.forced,
+			i.id = ANY (held) AS is_held
+		FROM unnest(admit.ids, admit.lines, admit.versions, admit.holds) WITH ORDINALITY AS i (id, line, version, hold, place)
 		LEFT JOIN LATERAL (
 			SELECT o.line, o.version, o.received_at, o.forced FROM {schema}.ordered_message o WHERE o.message_id = i.id LIMIT 1
 		) o ON true
@@ -1933,34 +1975,27 @@ BEGIN
 			RETURN NEXT;
 			CONTINUE;
 		END IF;
-		SELECT v.version, v.shown INTO applied FROM {schema}.object_version v WHERE v.object = next.line;
-		before := {schema}.line_holder(next.line);
-		IF applied IS NULL THEN
-			NULL; -- pruning removed the row just before the lock: the message is due again at once
-		ELSIF next.version <> '' AND next.version < applied.version AND NOT next.forced THEN
-			verdict := 3;
-			shown := applied.shown;
-		ELSE
-			IF before IS NULL AND (next.version = '' OR next.version >= applied.version) THEN
-				SELECT o.message_id INTO before
-				FROM {schema}.ordered_message o
-				CROSS JOIN LATERAL (SELECT m.state FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m
-				WHERE o.line = next.line AND o.state < 2 AND (o.version = '' OR o.version >= applied.version)
-					AND (m.state < 2 OR m.state = 3 AND o.hold)
-				ORDER BY o.version, o.received_at, o.message_id
-				LIMIT 1;
-			END IF;
-			IF before IS NULL OR before = next.id THEN
-				verdict := 1;
-				-- The time keeps a pruning that looked before from removing the line.
-				UPDATE {schema}.object_version v SET sending_id = next.id, applied_at = moment WHERE v.object = next.line;
-			END IF;
-		END IF;
-		IF verdict = 2 THEN
-			UPDATE {schema}.message m
-			SET state = 0, attempts = m.attempts - 1, due_at = CASE WHEN applied IS NULL THEN moment ELSE {schema}.parked() END
-			WHERE m.id = next.id;
+		SELECT t.verdict, t.shown, t.before INTO turn FROM {schema}.turn_of(next.id, next.line, next.version, next.forced) t;
+		IF turn.verdict = 1 AND turn.before IS NULL AND next.given NOT IN ('', next.line) THEN
+			-- The settings name another line. It is the turn of the message here, so all before it in this line have
+			-- ended, or have moved before it.
+			UPDATE {schema}.ordered_message o SET line = next.given, version = next.given_version, hold = next.given_hold = 1
+			WHERE o.message_id = next.id;
 			behind := behind || next.line;
+			line := next.given;
+			version := next.given_version;
+			SELECT t.verdict, t.shown, t.before INTO turn FROM {schema}.turn_of(next.id, admit.line, admit.version, next.forced) t;
+		END IF;
+		verdict := turn.verdict;
+		shown := turn.shown;
+		IF verdict = 1 THEN
+			-- The time keeps a pruning that looked before from removing the line.
+			UPDATE {schema}.object_version v SET sending_id = next.id, applied_at = moment WHERE v.object = admit.line;
+		ELSIF verdict = 2 THEN
+			UPDATE {schema}.message m
+			SET state = 0, attempts = m.attempts - 1, due_at = CASE WHEN turn.before IS NULL THEN moment ELSE {schema}.parked() END
+			WHERE m.id = next.id;
+			behind := behind || line;
 		END IF;
 		RETURN NEXT;
 	END LOOP;
@@ -2065,8 +2100,8 @@ $$;
 COMMENT ON FUNCTION {schema}.settle_messages(text[], timestamptz) IS 'For hookonce itself: settles the lines of messages.';
 
 -- Settles up to n lines with open messages that come after a line, and returns them. It passes over
--- those that are locked: their holder looks at them.
-CREATE FUNCTION {schema}.sweep_lines(after bytea, n integer) RETURNS SETOF bytea
+-- those that are locked, as their holder looks at them, and those with a row that a trigger refuses to change.
+CREATE FUNCTION {schema}.sweep_lines(after bytea, n integer, OUT line bytea, OUT refusal text) RETURNS SETOF record
 LANGUAGE plpgsql ROWS 100
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -2076,19 +2111,23 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
-DECLARE
-	place bytea := sweep_lines.after;
 BEGIN
+	line := sweep_lines.after;
 	FOR i IN 1 .. sweep_lines.n LOOP
-		SELECT o.line INTO place FROM {schema}.ordered_message o WHERE o.line > place AND o.state < 2 ORDER BY o.line LIMIT 1;
+		SELECT o.line INTO line FROM {schema}.ordered_message o WHERE o.line > sweep_lines.line AND o.state < 2 ORDER BY o.line LIMIT 1;
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
-		PERFORM v.object FROM {schema}.object_version v WHERE v.object = place FOR UPDATE SKIP LOCKED;
+		refusal := NULL;
+		PERFORM v.object FROM {schema}.object_version v WHERE v.object = sweep_lines.line FOR UPDATE SKIP LOCKED;
 		IF FOUND THEN
-			PERFORM {schema}.settle_line(place, now());
+			BEGIN
+				PERFORM {schema}.settle_line(sweep_lines.line, now());
+			EXCEPTION WHEN OTHERS THEN
+				refusal := SQLERRM;
+			END;
 		END IF;
-		RETURN NEXT place;
+		RETURN NEXT;
 	END LOOP;
 END
 $$;

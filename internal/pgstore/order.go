@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,7 +18,7 @@ FROM {schema}.admit($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::bytea
 
 	settleLinesSQL = statement(`SELECT {schema}.settle_messages($1::text[], $2::timestamptz)`)
 
-	sweepLinesSQL = statement(`SELECT line FROM {schema}.sweep_lines($1::bytea, $2::int) AS line`)
+	sweepLinesSQL = statement(`SELECT line, coalesce(refusal, '') FROM {schema}.sweep_lines($1::bytea, $2::int)`)
 
 	waitingSQL = statement(`
 SELECT count(*) FROM (
@@ -34,15 +35,14 @@ JOIN {schema}.object_version v ON v.object = o.line
 WHERE o.message_id = ANY ($1::text[]) AND o.version <> '' AND o.version < v.version
 LIMIT 1`)
 
-	// forceSQL says whether messages may be sent although a higher version was. New ones, $3, take the
-	// places of earlier ones, $4.
-	forceSQL = statement(`
-WITH forced AS (
-	UPDATE {schema}.ordered_message o SET forced = $2::bool WHERE o.message_id = ANY ($1::text[])
-)
+	// forceSQL lets messages be sent although a higher version was.
+	forceSQL = statement(`UPDATE {schema}.ordered_message SET forced = true WHERE message_id = ANY ($1::text[])`)
+
+	// followSQL gives new messages, $1, the places of earlier ones, $2. $3 is whether they are forced.
+	followSQL = statement(`
 INSERT INTO {schema}.ordered_message (message_id, line, source, destination, version, received_at, hold, forced)
-SELECT n.id, o.line, o.source, o.destination, o.version, o.received_at, o.hold, $2::bool
-FROM unnest($3::text[], $4::text[]) AS n (id, before)
+SELECT n.id, o.line, o.source, o.destination, o.version, o.received_at, o.hold, $3::bool
+FROM unnest($1::text[], $2::text[]) AS n (id, before)
 JOIN {schema}.ordered_message o ON o.message_id = n.before
 ON CONFLICT (message_id) DO NOTHING`)
 )
@@ -136,16 +136,26 @@ func (s *Store) settle(ctx context.Context, conn Conn, ids []string, now time.Ti
 	return scan(ctx, conn, noRows, s.text(settleLinesSQL), ids, clock(now))
 }
 
+const opSweepLines = "sweeping lines"
+
 // SweepLines implements [driver.Store].
 func (s *Store) SweepLines(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
-	err = write(ctx, s.pools.Work, "sweeping lines", func(r Rows) error {
+	var refusal error
+	err = write(ctx, s.pools.Work, opSweepLines, func(r Rows) error {
 		var line []byte
-		if err := r.Scan(&line); err != nil {
+		var text string
+		if err := r.Scan(&line, &text); err != nil {
 			return err
+		}
+		if text != "" {
+			refusal = fmt.Errorf("%s: line %x: %w: %s", opSweepLines, line, driver.ErrBadRow, text)
 		}
 		seen, last = seen+1, driver.Key(line)
 		return nil
 	}, s.text(sweepLinesSQL), after[:], int32(limit))
+	if err == nil {
+		err = refusal
+	}
 	return seen, last, err
 }
 
@@ -159,8 +169,8 @@ func (s *Store) WaitingBehind(ctx context.Context, messageID string) (int, error
 
 // keepOrder refuses a plan that would send a message after a higher version, unless the replay allows it.
 func (s *Store) keepOrder(ctx context.Context, conn Conn, p *driver.ReplayParams, e *lifecycle.Event, plan *lifecycle.Plan) error {
-	again, added, before := plan.InLines(e)
-	if len(again)+len(before) == 0 {
+	again, _, before := plan.InLines(e)
+	if len(again)+len(before) == 0 || p.Stale {
 		return nil
 	}
 	passed := false
@@ -168,12 +178,23 @@ func (s *Store) keepOrder(ctx context.Context, conn Conn, p *driver.ReplayParams
 		var id string
 		passed = true
 		return r.Scan(&id)
-	}, s.text(passedSQL), append(slices.Clone(again), before...))
-	if err != nil {
-		return err
-	}
-	if passed && !p.Stale {
+	}, s.text(passedSQL), append(again, before...))
+	if err == nil && passed {
 		return refusedError{driver.ErrPassed}
 	}
-	return scan(ctx, conn, noRows, s.text(forceSQL), again, p.Stale, added, before)
+	return err
+}
+
+// replace gives the messages of a plan that was carried out their places in lines, and lets the lines go on.
+func (s *Store) replace(ctx context.Context, conn Conn, p *driver.ReplayParams, e *lifecycle.Event, plan *lifecycle.Plan) error {
+	again, added, before := plan.InLines(e)
+	if len(added) > 0 {
+		if err := scan(ctx, conn, noRows, s.text(followSQL), added, before, p.Stale); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx, conn, slices.Concat(plan.Skip, plan.Replace, again), p.Now); err != nil || len(again) == 0 || !p.Stale {
+		return err
+	}
+	return scan(ctx, conn, noRows, s.text(forceSQL), again)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -196,7 +195,7 @@ func (s *Store) Replay(ctx context.Context, p *driver.ReplayParams) (*driver.Rep
 		if err := s.carryOut(ctx, conn, p, plan); err != nil {
 			return err
 		}
-		return s.settle(ctx, conn, append(slices.Clone(plan.Skip), plan.Replace...), p.Now)
+		return s.replace(ctx, conn, p, event, plan)
 	})
 	if err != nil {
 		return nil, err

@@ -6,13 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/lifecycle"
 )
 
 // parked is driver.ParkedUntil. No lease finds a message that is due then.
@@ -24,7 +22,7 @@ const (
 
 	insertOrdered = `INSERT INTO hookonce_ordered_message (number, line, source, destination, version, received_at, hold)
 		VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (number) DO UPDATE
-		SET line = excluded.line, version = excluded.version, hold = excluded.hold, destination = excluded.destination, state = 0`
+		SET line = excluded.line, version = excluded.version, hold = excluded.hold, state = 0`
 
 	reopenOrdered = `UPDATE hookonce_ordered_message SET state = 0 WHERE number = ? AND state > 0`
 
@@ -76,7 +74,7 @@ const (
 	selectPassed = `SELECT EXISTS (SELECT 1 FROM hookonce_ordered_message o JOIN hookonce_object_version v ON v.object = o.line
 		WHERE o.number = ` + numberOfID + ` AND o.version <> x'' AND o.version < v.version)`
 
-	forceOrdered = `UPDATE hookonce_ordered_message SET forced = ?5 WHERE ` + ofID
+	forceOrdered = `UPDATE hookonce_ordered_message SET forced = 1 WHERE number = ` + numberOfID
 
 	copyOrdered = `INSERT INTO hookonce_ordered_message (number, line, source, destination, version, received_at, hold, forced)
 		SELECT ?6, line, source, destination, version, received_at, hold, ?5 FROM hookonce_ordered_message WHERE ` + ofID + `
@@ -100,6 +98,9 @@ type inLine struct {
 	version    []byte
 	receivedAt int64
 	forced     bool
+	// next is its place by the settings, if that is in another line.
+	next        *driver.Order
+	destination string
 }
 
 // Admit implements driver.Store.
@@ -137,11 +138,13 @@ func (t *writeTx) admitAll(p *driver.AdmitParams, all []driver.Admission) error 
 	for i := range found {
 		m := &found[i]
 		a := &all[m.place]
-		a.Line.Object, a.Line.Version = m.line, m.version
 		if err := t.admit(m, a); err != nil {
 			return err
 		}
 		if a.Verdict == driver.Parked {
+			behind = append(behind, a.Line.Object)
+		}
+		if m.next != nil && a.Line.Object != m.line {
 			behind = append(behind, m.line)
 		}
 	}
@@ -151,9 +154,8 @@ func (t *writeTx) admitAll(p *driver.AdmitParams, all []driver.Admission) error 
 // findInLine returns a leased message with its place in a line; nil if it is in none, or its lease is lost.
 func (t *writeTx) findInLine(o *driver.OrderedMessage, a *driver.Admission) (*inLine, error) {
 	m := inLine{}
-	var destination string
 	var held bool
-	switch err := t.queryRow(selectLeased, idArgs(o.ID, o.Token)...).Scan(&m.number, &destination, &m.receivedAt, &held); {
+	switch err := t.queryRow(selectLeased, idArgs(o.ID, o.Token)...).Scan(&m.number, &m.destination, &m.receivedAt, &held); {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
 		return nil, err
@@ -163,31 +165,61 @@ func (t *writeTx) findInLine(o *driver.OrderedMessage, a *driver.Admission) (*in
 		if !held {
 			return nil, nil
 		}
-		if err := t.joinLine(m.number, destination, m.receivedAt, o.Order); err != nil {
+	}
+	placed, err := t.findPlace(&m)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.Order != nil && placed && m.line != o.Order.Line.Object:
+		m.next = o.Order // it stays where it is for now
+	case o.Order != nil:
+		if err := t.joinLine(m.number, m.destination, m.receivedAt, o.Order); err != nil {
 			return nil, err
 		}
-	}
-	var line []byte
-	switch err := t.queryRow(selectOrdered, m.number).Scan(&line, &m.source, &m.version, &m.receivedAt, &m.forced); {
-	case errors.Is(err, sql.ErrNoRows):
+		m.line, m.source, m.version = o.Order.Line.Object, o.Order.Line.Source, o.Order.Line.Version
+	case !placed:
 		return nil, nil
-	case err != nil:
-		return nil, err
 	}
 	a.Verdict = driver.Parked
 	if !held {
 		return nil, nil
 	}
-	copy(m.line[:], line)
 	if _, err := t.exec(reopenOrdered, m.number); err != nil {
 		return nil, err
 	}
-	_, err := t.exec(insertLine, line, m.source, t.now)
+	_, err = t.exec(insertLine, m.line[:], m.source, t.now)
 	return &m, err
+}
+
+// findPlace reads the place of a message. It reports whether the message is in a line.
+func (t *writeTx) findPlace(m *inLine) (bool, error) {
+	var line []byte
+	switch err := t.queryRow(selectOrdered, m.number).Scan(&line, &m.source, &m.version, &m.receivedAt, &m.forced); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	copy(m.line[:], line)
+	return true, nil
+}
+
+// move puts m into the line that the settings name. It is its turn where it is, so all before it there have ended, or have
+// moved before it.
+func (t *writeTx) move(m *inLine) (*inLine, error) {
+	if err := t.joinLine(m.number, m.destination, m.receivedAt, m.next); err != nil {
+		return nil, err
+	}
+	to := *m
+	to.line, to.source, to.version, to.next = m.next.Line.Object, m.next.Line.Source, m.next.Line.Version, nil
+	_, err := t.exec(insertLine, to.line[:], to.source, t.now)
+	return &to, err
 }
 
 // admit decides about m, which is leased.
 func (t *writeTx) admit(m *inLine, a *driver.Admission) error {
+	a.Line.Object, a.Line.Version = m.line, m.version
 	applied, shown, err := t.appliedTo(m.line)
 	if err != nil {
 		return err
@@ -195,8 +227,14 @@ func (t *writeTx) admit(m *inLine, a *driver.Admission) error {
 	if isPassed := len(m.version) > 0 && bytes.Compare(m.version, applied) < 0; isPassed && !m.forced {
 		a.Verdict, a.Newer = driver.Passed, shown
 		return nil
-	} else if free, err := t.mayGo(m, applied, isPassed); err != nil {
+	} else if free, holds, err := t.mayGo(m, applied, isPassed); err != nil {
 		return err
+	} else if free && m.next != nil && !holds {
+		to, err := t.move(m)
+		if err != nil {
+			return err
+		}
+		return t.admit(to, a)
 	} else if free {
 		a.Verdict = driver.Admitted
 		_, err = t.exec(setSending, m.number, m.line[:])
@@ -206,16 +244,16 @@ func (t *writeTx) admit(m *inLine, a *driver.Admission) error {
 	return err
 }
 
-// mayGo reports whether m is the first of its line, or the one that may be on its way. A message that is sent
+// mayGo reports whether m is the first of its line, or, as holds, the one that may be on its way. A message that is sent
 // although a higher version was waits only for the latter.
-func (t *writeTx) mayGo(m *inLine, applied []byte, isPassed bool) (bool, error) {
+func (t *writeTx) mayGo(m *inLine, applied []byte, isPassed bool) (free, holds bool, err error) {
 	holder, err := t.holder(m.line)
 	if err != nil || holder != 0 || isPassed {
-		return err == nil && (holder == m.number || holder == 0), err
+		return err == nil && (holder == m.number || holder == 0), holder != 0, err
 	}
 	var first int64
 	err = t.queryRow(selectBefore, m.line[:], blob(applied)).Scan(&first)
-	return first == m.number, err
+	return first == m.number, false, err
 }
 
 // holder returns the message of a line that may be on its way; 0 if there is none.
@@ -350,25 +388,24 @@ func (t *writeTx) wake(line driver.Key, number int64) error {
 func (t *writeTx) settleIDs(ids []string) error {
 	var lines []driver.Key
 	for _, id := range ids {
-		var number int64
 		var m inLine
-		var line []byte
-		err := t.queryRow(numberOf, idArgs(id)...).Scan(&number)
-		if err == nil {
-			err = t.queryRow(selectOrdered, number).Scan(&line, &m.source, &m.version, &m.receivedAt, &m.forced)
-		}
-		switch {
+		switch err := t.queryRow(numberOf, idArgs(id)...).Scan(&m.number); {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
 		case err != nil:
 			return err
 		}
+		if placed, err := t.findPlace(&m); err != nil {
+			return err
+		} else if !placed {
+			continue
+		}
 		for _, query := range []string{reopenOrdered, unforceOrdered} {
-			if _, err := t.exec(query, number); err != nil {
+			if _, err := t.exec(query, m.number); err != nil {
 				return err
 			}
 		}
-		lines = append(lines, driver.Key(line))
+		lines = append(lines, m.line)
 	}
 	return t.settleAll(lines)
 }
@@ -403,7 +440,17 @@ func (s *Store) SweepLines(ctx context.Context, after driver.Key, limit int) (se
 	if err != nil || len(lines) == 0 {
 		return 0, driver.Key{}, err
 	}
-	err = s.writeEach(ctx, op, time.Time{}, len(lines), func(t *writeTx, i int) error { return t.settleLine(lines[i]) })
+	var refusal error
+	err = s.writeEach(ctx, op, time.Time{}, 1, func(t *writeTx, _ int) (err error) {
+		_, refusal, err = passOver(t, lines, func(line *driver.Key) error { return t.settleLine(*line) })
+		return err
+	})
+	if err != nil {
+		return 0, driver.Key{}, err
+	}
+	if refusal != nil {
+		err = s.failed(ctx, op, refusal)
+	}
 	return len(lines), lines[len(lines)-1], err
 }
 
@@ -413,42 +460,4 @@ func (s *Store) WaitingBehind(ctx context.Context, messageID string) (n int, err
 		return tx.QueryRowContext(ctx, countWaiting, idArgs(messageID, driver.MaxWaiting)...).Scan(&n)
 	})
 	return n, err
-}
-
-// keepOrder refuses a plan that would send a message after a higher version, unless the replay allows it.
-func (t *writeTx) keepOrder(p *driver.ReplayParams, e *lifecycle.Event, plan *lifecycle.Plan) error {
-	if p.Stale {
-		return nil
-	}
-	again, _, before := plan.InLines(e)
-	for _, id := range append(again, before...) {
-		var passed bool
-		if err := t.queryRow(selectPassed, idArgs(id)...).Scan(&passed); err != nil {
-			return err
-		}
-		if passed {
-			return fmt.Errorf("%w: message %s", driver.ErrPassed, id)
-		}
-	}
-	return nil
-}
-
-// forceAll notes whether the messages of a plan may be sent after a higher version. New ones take the places of earlier ones.
-func (t *writeTx) forceAll(p *driver.ReplayParams, e *lifecycle.Event, plan *lifecycle.Plan) error {
-	again, added, before := plan.InLines(e)
-	for _, id := range again {
-		if _, err := t.exec(forceOrdered, idArgs(id, p.Stale)...); err != nil {
-			return err
-		}
-	}
-	for i, id := range added {
-		var number int64
-		if err := t.queryRow(numberOf, idArgs(id)...).Scan(&number); err != nil {
-			return err
-		}
-		if _, err := t.exec(copyOrdered, idArgs(before[i], p.Stale, number)...); err != nil {
-			return err
-		}
-	}
-	return nil
 }

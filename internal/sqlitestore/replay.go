@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -133,10 +132,7 @@ func (t *writeTx) replay(p *driver.ReplayParams) (driver.Replayed, error) {
 	if err := t.apply(p.Key, plan); err != nil {
 		return driver.Replayed{}, err
 	}
-	if err := t.forceAll(p, &event, plan); err != nil {
-		return driver.Replayed{}, err
-	}
-	if err := t.settleIDs(append(slices.Clone(plan.Skip), plan.Replace...)); err != nil {
+	if err := t.replace(p, &event, plan); err != nil {
 		return driver.Replayed{}, err
 	}
 	if !plan.Changes() {

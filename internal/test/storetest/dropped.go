@@ -31,13 +31,15 @@ CREATE TRIGGER drop_%[1]s BEFORE INSERT ON {schema}.%[1]s
 type Refusal struct{ Begin, End string }
 
 // RefuseRow returns the refusal of one event's rows. In the table event it refuses a new row, in message each change, in
-// event_state that the event becomes done, and in delivery_count that a row is removed. {schema} stands for the PostgreSQL
-// schema.
+// event_state that the event becomes done, and in delivery_count that a row is removed. In ordered_message the key is that of
+// a line, and it refuses each change. {schema} stands for the PostgreSQL schema.
 func RefuseRow(table string, key driver.Key) (postgres, sqlite Refusal) {
 	column, when, only, row := "key", "INSERT", "", "NEW"
 	switch table {
 	case "message":
 		column, when = "event_key", "UPDATE"
+	case "ordered_message":
+		column, when = "line", "UPDATE"
 	case "event_state":
 		when, only = "UPDATE", "NEW.state = 2 AND "
 	case "delivery_count":

@@ -35,7 +35,7 @@ var things = []string{
 }
 
 func modelCases() []testCase {
-	return []testCase{{"RandomSteps", modelRandomSteps}}
+	return []testCase{{"RandomSteps", modelRandomSteps}, {"RandomOrder", modelRandomOrder}}
 }
 
 // world drives a store and the model through the same steps.

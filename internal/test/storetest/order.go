@@ -28,13 +28,20 @@ func orderCases() []testCase {
 		{"ReplayPassed", orderReplayPassed},
 		{"ReplayAsNew", orderReplayAsNew},
 		{"Reopened", orderReopened},
+		{"ReplayJoins", orderReplayJoins},
 		{"JoinsAtTheLease", orderJoinsLate},
+		{"OtherLine", orderOtherLine},
+		{"UnansweredStays", orderUnansweredStays},
 		{"Duplicate", orderDuplicate},
 		{"Sweep", orderSweep},
+		{"SweepRefused", orderSweepRefused},
 		{"PullBack", orderPullBack},
 		{"Pruned", orderPruned},
 		{"Paused", orderPaused},
 		{"Unordered", orderUnordered},
+		{"Hurry", orderHurry},
+		{"FollowerRefused", orderFollowerRefused},
+		{"ForcedOnce", orderForcedOnce},
 	}
 }
 
@@ -318,9 +325,9 @@ func orderHold(f *fixture) {
 	f.heldLines(1)
 	f.behind(first.Messages[0].ID, 2)
 	f.replayAt(t0, first.Key, driver.ReplayPlain)
+	f.heldLines(0)
 	f.ends(t0, f.goes(t0, "x_1"), driver.MessageSent)
 	f.goes(t0, "x_2")
-	f.heldLines(0)
 	f.behind(first.Messages[0].ID, 0)
 }
 

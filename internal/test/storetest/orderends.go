@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -56,24 +58,99 @@ func orderReopened(f *fixture) {
 }
 
 // orderJoinsLate claims messages without their places, as a process with older settings does. They join at their first
-// lease, and a message whose place has changed moves to another line.
+// lease.
 func orderJoinsLate(f *fixture) {
 	f.claimNew(t0, newClaim("stripe", "x_2", "{}", "a"), newClaim("stripe", "x_1", "{}", "a"))
-	join := func(versions map[string]*driver.Order) []ordered {
-		f.Helper()
+	places := map[string]*driver.Order{"x_1": placed("x", 1, true), "x_2": placed("x", 2, true)}
+	same(f, "let go", []string{"x_1"}, eventsOf(f.join(t0, places)))
+}
+
+// join leases all that is due, and admits it with places from the settings.
+func (f *fixture) join(at time.Time, places map[string]*driver.Order) []ordered {
+	f.Helper()
+	leased := f.lease(at, "to-a", 10)
+	p := &driver.AdmitParams{}
+	for i := range leased {
+		p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: leaseOf(&leased[i]), Order: places[leased[i].EventID]})
+	}
+	admitted, _ := f.admit(at, p, leased)
+	return admitted
+}
+
+// orderOtherLine changes the settings, so that messages belong into another line. Each stays in its line until its turn,
+// also while the one before it is sent, waits for a retry, or may have arrived.
+func orderOtherLine(f *fixture) {
+	f.claimNew(t0, newOrdered("x", 1, true))
+	first := f.goes(t0, "x_1")
+	f.claimNew(t0, newOrdered("x", 2, true), newOrdered("x", 3, true))
+	moved := map[string]*driver.Order{}
+	for v := 1; v <= 3; v++ {
+		moved[fmt.Sprint("x_", v)] = placed("z", v, false)
+	}
+	same(f, "let go while the first is sent", []string(nil), eventsOf(f.join(t0, moved)))
+	retry := outcomeOf(&first[0], driver.MessageRetry)
+	retry.RetryIn = time.Hour
+	f.mustComplete(t0, retry)
+	f.retry(t0, driver.MessageID(driver.EventKey("stripe", "x_3"), 0, "a"))
+	same(f, "let go while the first waits for its retry", []string(nil), eventsOf(f.join(t0, moved)))
+	now := t0.Add(time.Hour)
+	for _, id := range []string{"x_1", "x_2", "x_3"} {
+		got := f.join(now, moved)
+		same(f, "let go", []string{id}, eventsOf(got))
+		for i := range got {
+			if got[i].Line.Object != moved[id].Line.Object {
+				f.Errorf("%s goes in its old line", id)
+			}
+		}
+		f.ends(now, got, driver.MessageSent)
+		if id == "x_1" { // a lower one of the new line comes first, and the next one of the old line waits for it there
+			c := newClaim("stripe", "low", "{}", "a")
+			c.Messages[0].Order = placed("z", 1, false)
+			f.claimNew(now.Add(-time.Minute), c)
+			low := f.join(now, moved)
+			same(f, "let go", []string{"low"}, eventsOf(low))
+			f.ends(now, low, driver.MessageSent)
+		}
+	}
+	if seen, _, err := f.s.SweepLines(f.Context(), driver.Key{}, 10); seen != 0 || err != nil {
+		f.Errorf("swept %d lines, %v, want none after all have ended", seen, err)
+	}
+}
+
+// orderUnansweredStays keeps a message that may have arrived in its line, where others wait for it.
+func orderUnansweredStays(f *fixture) {
+	f.claimNew(t0, newOrdered("x", 2, true))
+	f.goes(t0, "x_2")
+	f.claimNew(t0, newOrdered("x", 1, true))
+	now := t0.Add(leaseFor)
+	got := f.join(now, map[string]*driver.Order{"x_2": placed("z", 2, true), "x_1": placed("z", 1, true)})
+	same(f, "let go", []string{"x_2"}, eventsOf(got))
+	f.ends(now, got, driver.MessageSent)
+	_, passed := f.letGo(now)
+	same(f, "stale", []string{"x_1"}, eventsOf(passed))
+}
+
+// orderReplayJoins replays an event whose dead letter let its line go on: the line waits for it again at once.
+func orderReplayJoins(f *fixture) {
+	for i, mode := range []driver.ReplayMode{driver.ReplayPlain, driver.ReplayAsNew} {
+		object := fmt.Sprint("x", i)
+		first := newOrdered(object, 1, false)
+		f.claimNew(t0, first, newOrdered(object, 2, false))
+		f.ends(t0, f.goes(t0, object+"_1"), driver.MessageDead)
+		f.ends(t0, f.goes(t0, object+"_2"), driver.MessageRetry)
+		f.replayAt(t0, first.Key, mode)
 		leased := f.lease(t0, "to-a", 10)
 		p := &driver.AdmitParams{}
+		leased = slices.DeleteFunc(leased, func(m driver.Message) bool { return m.EventID == object+"_1" })
 		for i := range leased {
-			p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: leaseOf(&leased[i]), Order: versions[leased[i].EventID]})
+			p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: leaseOf(&leased[i])})
 		}
 		admitted, _ := f.admit(t0, p, leased)
-		return admitted
+		same(f, "let go before the replayed one", []string(nil), eventsOf(admitted))
+		now := t0.Add(leaseFor)
+		f.ends(now, f.goes(now, object+"_1"), driver.MessageSent)
+		f.ends(now, f.goes(now, object+"_2"), driver.MessageSent)
 	}
-	places := map[string]*driver.Order{"x_1": placed("x", 1, true), "x_2": placed("x", 2, true)}
-	first := join(places)
-	same(f, "let go", []string{"x_1"}, eventsOf(first))
-	f.retry(t0, driver.MessageID(driver.EventKey("stripe", "x_2"), 0, "a"))
-	same(f, "let go from another line", []string{"x_2"}, eventsOf(join(map[string]*driver.Order{"x_2": placed("z", 2, true)})))
 }
 
 // orderDuplicate claims again an event that was claimed without its place.
@@ -130,6 +207,40 @@ func orderSweep(f *fixture) {
 	if seen, _, err := f.s.SweepLines(f.Context(), driver.Key{}, 10); seen != 0 || err != nil {
 		f.Errorf("swept %d lines, %v, want none after all have ended", seen, err)
 	}
+}
+
+// orderSweepRefused sweeps past a line whose row the database refuses to change.
+func orderSweepRefused(f *fixture) {
+	for v := 1; v <= 2; v++ {
+		for _, object := range []string{"x", "y", "z"} {
+			f.claimNew(t0, newOrdered(object, v, true))
+		}
+	}
+	got := f.goes(t0, "x_1", "y_1", "z_1")
+	slices.SortFunc(got, func(a, b ordered) int { return compareKeys(a.Line.Object, b.Line.Object) })
+	for i := range got {
+		m := outcomeOf(&got[i], driver.MessageSent)
+		m.Line = nil
+		f.mustComplete(t0, m)
+	}
+	allow := f.with.Refuse(f.T, f.s, "ordered_message", got[0].Line.Object)
+	seen, last, err := f.s.SweepLines(f.Context(), driver.Key{}, 10)
+	if seen != 3 || last != got[2].Line.Object || !errors.Is(err, driver.ErrBadRow) {
+		f.Errorf("SweepLines: %d lines up to %x, %v, want 3, all, and %v", seen, last, err, driver.ErrBadRow)
+	}
+	now := f.clock().Add(time.Second)
+	var want []string
+	for _, m := range got[1:] {
+		want = append(want, m.EventID[:1]+"_2")
+	}
+	slices.Sort(want)
+	f.goes(now, want...)
+	allow()
+	if _, _, err := f.s.SweepLines(f.Context(), driver.Key{}, 10); err != nil {
+		f.Errorf("SweepLines without the refusal: %v", err)
+	}
+	now = f.clock().Add(time.Second)
+	f.goes(now, got[0].EventID[:1]+"_2")
 }
 
 // orderPullBack leaves messages alone that wait for their turn, however far ahead they are due.
