@@ -180,8 +180,13 @@ type Reconcile struct {
 	Key string
 	// Params are the parameters of the list, such as the number of the webhook; see provider.List.Params.
 	Params map[string]string
-	// Delay is how old an event must be: a younger one may still arrive by itself. Defaults to 10 minutes.
+	// Types are patterns of the event types to look for, as in Route.Types; empty: all that a route or a handler takes.
+	Types []string
+	// Delay is how old an event must be: a younger one may still arrive by itself. Defaults to 10 minutes; at most a day.
 	Delay time.Duration
+	// Every makes Run look at the list so often, from a minute to a day; 0: never. The first time it begins at that
+	// moment, and later where it left off. One process at a time looks.
+	Every time.Duration
 	// URL replaces scheme and host of the API, such as https://ghe.example.com, which may be a private address. It
 	// gets the key, so it must be https, or http on this machine.
 	URL string

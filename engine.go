@@ -279,7 +279,8 @@ func (in *Engine) wakeAll() {
 	}
 }
 
-// Run runs handlers, sends messages, works on jobs and does the upkeep until ctx ends. Then it takes no more
+// Run runs handlers, sends messages, works on jobs, looks at providers' lists (Reconcile.Every) and does the upkeep
+// until ctx ends. Then it takes no more
 // work, finishes the work in progress or gives it back, and returns nil. It does not stop deliveries: call
 // Drain first. If the schema is not this program's (driver.ErrSchema), or the database could lose
 // acknowledged events (an UnsafeError) or lacks what hookonce needs (a *driver.ServerError), Run returns at
@@ -297,6 +298,7 @@ func (in *Engine) Run(ctx context.Context) error {
 	wg.Go(func() { in.maintain(ctx) })
 	wg.Go(func() { in.pruner.run(ctx, in.worker != nil) })
 	wg.Go(func() { in.operator.Run(ctx) })
+	wg.Go(func() { in.newLooks().Run(ctx) })
 	if in.worker != nil {
 		wg.Go(func() { in.worker.Run(ctx) })
 	} else {

@@ -74,6 +74,9 @@ func (h *health) skew(ctx context.Context) (time.Duration, error) {
 	return h.clock.skew(), nil
 }
 
+// now returns the database's time, as the clocks were compared last.
+func (h *health) now() time.Time { return time.Now().Round(0).Add(-h.clock.skew()) }
+
 // checkSchema returns an error if the schema is not this program's. It looks until the schema fits.
 func (h *health) checkSchema(ctx context.Context) error {
 	if h.fits.Load() {

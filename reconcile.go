@@ -14,17 +14,19 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/reconcile"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
 
 const (
-	// windowMargin is how much younger than the dedupe window an event must be: its identity must not have been
-	// pruned, also if a clock is off.
-	windowMargin = 24 * time.Hour
 	// maxReconcileSkew is how far this machine's clock may be off.
 	maxReconcileSkew = time.Hour
 	// maxFound bounds the keys of missing events in memory, to 4 MiB.
 	maxFound = 1 << 17
+	// lookOverlap is how much of the time before its last look a look repeats: the provider's clock may be off.
+	lookOverlap = maxReconcileSkew
+	// maxClaimTries is how often an event is claimed that the database does not store, or that another session has locked.
+	maxClaimTries = 3
 )
 
 // ErrReconcileKey says that the provider's API refuses Reconcile.Key.
@@ -36,11 +38,11 @@ type Reconciled struct {
 	// From and Until bound the times of the events.
 	From, Until time.Time
 	Seen        int // all within these bounds
-	Unmatched   int // of types that no route and no handler takes
+	Unmatched   int // of types that Reconcile.Types, or every route and handler, leaves out
 	Unreadable  int // without one clear id, time or body, or refused by the database
 	Known       int // stored before
 	Missing     int // never arrived; with Known, Unmatched and Unreadable it makes up Seen
-	Claimed     int // those of Missing that were claimed; the others arrived by webhook meanwhile
+	Claimed     int // those of Missing that were claimed; the others arrived by webhook meanwhile, or an error tells of them
 	// FirstMissing and LastMissing are the times of the oldest and newest missing event; zero if there is none.
 	FirstMissing, LastMissing time.Time
 }
@@ -54,7 +56,7 @@ type Reconciled struct {
 // no route and no handler takes. It can run beside deliveries, in several processes, and again after any error:
 // an event is claimed once. It holds one page of the list in memory. The result is nil
 // if the list was not read at all; otherwise an error comes with the counts so far. The error matches
-// ErrReconcileKey if the API refuses the key.
+// ErrReconcileKey if the API refuses the key, and driver.ErrNotStored if the database keeps dropping an event.
 func (in *Engine) Reconcile(ctx context.Context, source string, since time.Duration) (*Reconciled, error) {
 	return in.reconcile(ctx, source, since, false)
 }
@@ -66,58 +68,109 @@ func (in *Engine) PlanReconcile(ctx context.Context, source string, since time.D
 
 func (in *Engine) reconcile(ctx context.Context, name string, since time.Duration, plan bool) (*Reconciled, error) {
 	src := in.setup.Load().sources[name]
-	fail := func(err error) error { return fmt.Errorf("hookonce: reconcile source %q: %w", name, err) }
-	if err := in.mayReconcile(ctx, src, since); err != nil {
-		return nil, fail(err)
+	err := in.mayReconcile(ctx, src)
+	switch {
+	case err != nil:
+	case since <= 0:
+		err = errors.New("since must be more than 0")
+	case since >= in.windowOf(src):
+		err = fmt.Errorf("since must be less than the dedupe window (%s): the identities of older events are gone", in.windowOf(src))
 	}
-	now := time.Now()
-	look := &reconciling{in: in, src: src, plan: plan, found: make(map[driver.Key]bool), done: Reconciled{From: now.Add(-since), Until: now.Add(-src.Reconcile.Delay)}}
-	if oldest := now.Add(windowMargin - in.windowOf(src)); look.done.From.Before(oldest) {
-		look.done.From = oldest
+	if err != nil {
+		return nil, fmt.Errorf("hookonce: reconcile source %q: %w", name, err)
 	}
-	look.client = reconcile.New(&reconcile.Options{List: src.list, Key: src.Reconcile.Key, Params: src.Reconcile.Params, URL: src.Reconcile.URL})
-	defer look.client.Close()
-	for events, err := range look.client.Pages(ctx, look.done.From) {
-		if err == nil && in.draining.Load() {
-			err = errDraining
-		}
-		if err == nil {
-			err = look.page(ctx, events)
-		}
-		if err != nil {
-			return &look.done, fail(err)
-		}
+	return in.look(ctx, src, in.health.now().Add(-since), plan, nil)
+}
+
+// look reads the events since from, if they are in the dedupe window less a day, and claims missing ones unless it plans.
+// After each page it calls step, which may be nil, with the counts so far.
+func (in *Engine) look(ctx context.Context, src *source, from time.Time, plan bool, step func(Reconciled) error) (*Reconciled, error) {
+	now := in.health.now()
+	if oldest := now.Add(windowMargin - in.windowOf(src)); from.Before(oldest) {
+		from = oldest
 	}
-	if look.done.Claimed > 0 {
+	l := &reconciling{in: in, src: src, plan: plan, step: step, found: make(map[driver.Key]bool), done: Reconciled{From: from, Until: now.Add(-src.Reconcile.Delay)}}
+	l.client = reconcile.New(&reconcile.Options{List: src.list, Key: src.Reconcile.Key, Params: src.Reconcile.Params, URL: src.Reconcile.URL})
+	defer l.client.Close()
+	err := l.pages(ctx)
+	if err == nil && l.left > 0 {
+		err = fmt.Errorf("%d events could not be stored, and the others were: %w", l.left, l.fault)
+	}
+	if err != nil {
+		err = fmt.Errorf("hookonce: reconcile source %q: %w", src.Name, err)
+	}
+	in.tell.Reconciled(observe.Reconciled{Source: src.Name, Plan: plan, Ended: true, Err: err})
+	if l.done.Claimed > 0 {
 		in.log.Warn("events that never arrived by webhook were claimed: look at the webhook's settings at the provider",
-			slog.String("source", name), slog.Int("claimed", look.done.Claimed),
-			slog.Time("first", look.done.FirstMissing), slog.Time("last", look.done.LastMissing))
+			slog.String("source", src.Name), slog.Int("claimed", l.done.Claimed),
+			slog.Time("first", l.done.FirstMissing), slog.Time("last", l.done.LastMissing))
 	}
-	return &look.done, nil
+	if l.done.Unreadable > 0 {
+		in.log.Warn("the provider's API lists events that cannot be read, or that the database refuses; they were left out",
+			slog.String("source", src.Name), slog.Int("unreadable", l.done.Unreadable))
+	}
+	return &l.done, err
 }
 
 func (in *Engine) windowOf(s *source) time.Duration {
 	return cmp.Or(s.DedupeWindow, in.cfg.DedupeWindow)
 }
 
-// mayReconcile returns an error if src, which may be nil, cannot be reconciled now.
-func (in *Engine) mayReconcile(ctx context.Context, src *source, since time.Duration) error {
+// lookSince makes a look of Reconcile.Every. A lease beside it keeps other processes out.
+func (in *Engine) lookSince(ctx context.Context, name string, state *driver.Reconcile, step reconcile.Step) (until time.Time, unreadable int, err error) {
+	src := in.setup.Load().sources[name]
+	if err := in.mayReconcile(ctx, src); err != nil {
+		in.tell.Reconciled(observe.Reconciled{Source: name, Ended: true, Err: err})
+		return until, 0, err
+	}
+	from := state.DoneUntil.Add(-lookOverlap)
+	if state.DoneUntil.After(state.Now) || from.Before(state.BeganAt) { // the clock was ahead, or this is an early look
+		from = state.BeganAt
+	}
+	if oldest := state.Now.Add(windowMargin - in.windowOf(src)); state.DoneUntil.Before(oldest) {
+		in.log.Warn("the provider's list was not looked at for long: events of that time are too old to be claimed",
+			slog.String("source", name), slog.Time("from", state.DoneUntil), slog.Time("until", oldest))
+	}
+	told := 0
+	done, err := in.look(ctx, src, from, false, func(so Reconciled) error {
+		claimed := so.Claimed - told
+		if told = so.Claimed; claimed == 0 {
+			return nil
+		}
+		return step(claimed, so.FirstMissing, so.LastMissing)
+	})
+	return done.Until, done.Unreadable, err
+}
+
+// newLooks returns the timer of Reconcile.Every. It forgets the state of sources without it, but a program with handlers
+// leaves that to the gateway beside it.
+func (in *Engine) newLooks() *reconcile.Timer {
+	return &reconcile.Timer{
+		Store: in.store, Log: in.log, Look: in.lookSince,
+		Lists: func() []reconcile.Timed { timed, _ := in.setup.Load().looks(); return timed },
+		Off: func() (any, []string) {
+			now := in.setup.Load()
+			_, off := now.looks()
+			if in.worker != nil {
+				off = nil
+			}
+			return now, off
+		},
+	}
+}
+
+// mayReconcile returns an error if src, which may be nil, cannot be reconciled now. It compares the clocks.
+func (in *Engine) mayReconcile(ctx context.Context, src *source) error {
 	switch {
 	case src == nil:
 		return errors.New("there is no such source")
 	case src.Reconcile == nil:
 		return errors.New("it has no setting reconcile: give it the key of the provider's API")
-	case since <= 0:
-		return errors.New("since must be more than 0")
-	case since >= in.windowOf(src):
-		return fmt.Errorf("since must be less than the dedupe window (%s): the identities of older events are gone", in.windowOf(src))
-	case len(src.routes) == 0 && !src.works(in.handled):
-		return errors.New("no route and no handler of this program takes its events")
 	case in.draining.Load():
 		return errDraining
 	}
-	if err := in.health.refusal(); err != nil {
-		return err
+	if err := errors.Join(in.health.refusal(), in.health.checkDurability(ctx)); err != nil {
+		return err // Run may not have looked
 	}
 	skew, err := in.health.skew(ctx)
 	if err == nil && skew.Abs() > maxReconcileSkew {
@@ -133,7 +186,32 @@ type reconciling struct {
 	client *reconcile.Client
 	plan   bool
 	done   Reconciled
+	step   func(Reconciled) error
 	found  map[driver.Key]bool // missing events, up to maxFound: a list may hold an event twice
+	left   int                 // missing events that were not stored
+	fault  error               // of the last of them
+}
+
+func (r *reconciling) pages(ctx context.Context) error {
+	for events, err := range r.client.Pages(ctx, r.done.From) {
+		if err == nil && r.in.draining.Load() {
+			err = errDraining
+		}
+		before := r.done
+		if err == nil {
+			err = r.page(ctx, events)
+		}
+		r.in.tell.Reconciled(observe.Reconciled{
+			Source: r.src.Name, Plan: r.plan, Seen: r.done.Seen - before.Seen, Missing: r.done.Missing - before.Missing, Claimed: r.done.Claimed - before.Claimed,
+		})
+		if err == nil && r.step != nil {
+			err = r.step(r.done)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // page works on one page of the list.
@@ -198,6 +276,10 @@ func (r *reconciling) look(ctx context.Context, e *reconcile.Event) (*driver.Cla
 		r.done.Unreadable++
 		return nil, nil
 	}
+	if !matchesAny(r.src.listTypes, ev.Type) {
+		r.done.Unmatched++
+		return nil, nil
+	}
 	d := r.src.listed(e)
 	claim := &r.in.claimsFor(d, []provider.Event{*ev})[0]
 	claim.BodyGuard, claim.BodyHash = driver.BodyIgnore, driver.NoBodyHash
@@ -236,39 +318,54 @@ func (r *reconciling) knows(ctx context.Context, key driver.Key) (bool, error) {
 	return len(found) > 0, err
 }
 
-// claim claims the missing events of a page in one commit. It does not go through the queue of deliveries, so
-// that it neither delays them nor counts as one. An event that arrived meanwhile stays as it is.
+// claim claims the missing events of a page. It does not go through the queue of deliveries, so that it neither delays
+// them nor counts as one. An event that arrived meanwhile stays as it is.
 func (r *reconciling) claim(ctx context.Context, missing []driver.Claim) error {
 	if r.plan || len(missing) == 0 {
 		return nil
 	}
 	slices.SortFunc(missing, func(a, b driver.Claim) int { return strings.Compare(string(a.Key[:]), string(b.Key[:])) })
-	results, err := r.in.store.Claim(ctx, &driver.ClaimParams{Claims: missing, AllowUnsafe: r.in.cfg.AllowUnsafe})
-	switch {
-	case driver.FaultOfRows(err) && len(missing) == 1:
-		r.done.Missing--
-		r.done.Unreadable++
-		return nil
-	case driver.FaultOfRows(err):
-		for i := range missing {
-			if err := r.claim(ctx, missing[i:i+1]); err != nil {
+	left, err := r.tryClaim(ctx, missing)
+	for try := 1; try < maxClaimTries; try++ {
+		again := left
+		left = nil
+		for i := range again {
+			if err != nil {
 				return err
 			}
+			var one []driver.Claim
+			one, err = r.tryClaim(ctx, again[i:i+1])
+			left = append(left, one...)
 		}
-		return nil
+	}
+	r.left += len(left)
+	return err
+}
+
+// tryClaim claims events in one commit. It returns those to try again alone, and sets the fault that kept them out.
+func (r *reconciling) tryClaim(ctx context.Context, missing []driver.Claim) (again []driver.Claim, err error) {
+	results, err := r.in.store.Claim(ctx, &driver.ClaimParams{Claims: missing, AllowUnsafe: r.in.cfg.AllowUnsafe})
+	switch {
+	case errors.Is(err, driver.ErrBadRow) && len(missing) == 1:
+		r.done.Missing--
+		r.done.Unreadable++
+		return nil, nil
+	case driver.FaultOfRows(err):
+		r.fault = err
+		return missing, nil
 	case err != nil:
-		return err
+		return nil, err
 	}
 	var claimed []*driver.Claim
 	for i := range results {
 		switch {
 		case !results[i].Settled():
-			return driver.ErrNotStored
+			again, r.fault = append(again, missing[i]), driver.ErrNotStored
 		case results[i].Claimed:
 			claimed = append(claimed, &missing[i])
 		}
 	}
 	r.done.Claimed += len(claimed)
 	r.in.claimed(claimed)
-	return nil
+	return again, nil
 }

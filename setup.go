@@ -2,6 +2,7 @@ package hookonce
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/internal/deadnews"
 	"github.com/hookonce/hookonce/internal/limit"
 	"github.com/hookonce/hookonce/internal/operate"
+	"github.com/hookonce/hookonce/internal/reconcile"
 	"github.com/hookonce/hookonce/internal/relay"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
@@ -73,6 +75,11 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned
 		found.at("").known("on_dead", "destination", all.OnDead, targets)
 	}
 	s.addRoutes(cfg.Routes, sources, targets, all.Logger, found)
+	for name, src := range s.sources {
+		if src != nil && src.Reconcile != nil && len(src.routes) == 0 && !src.works(handled) {
+			found.at("sources."+name).fault("reconcile", "no route and no handler takes the events of this source")
+		}
+	}
 	return s
 }
 
@@ -299,6 +306,20 @@ func (s *setup) objectOf(m *driver.Message, log *slog.Logger) (v driver.ObjectVe
 	return src.work.Stale.ObjectOf(m.Route, storedEvent(m, log))
 }
 
+// looks returns the lists to look at from time to time, and the sources without one, by name.
+func (s *setup) looks() (timed []reconcile.Timed, off []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.sources)) {
+		src := s.sources[name]
+		if src.Reconcile == nil || src.Reconcile.Every == 0 {
+			off = append(off, name)
+			continue
+		}
+		parts := []string{string(src.Provider), src.list.Fill(src.list.URL, src.Reconcile.Params), src.Reconcile.URL}
+		timed = append(timed, reconcile.Timed{Source: name, List: sha256.Sum256([]byte(strings.Join(parts, "\n"))), Every: src.Reconcile.Every})
+	}
+	return timed, off
+}
+
 // sourceStatus returns the sources by name. cfg holds the windows of all.
 func (s *setup) sourceStatus(cfg *Config) []operate.SourceStatus {
 	var all []operate.SourceStatus
@@ -309,7 +330,10 @@ func (s *setup) sourceStatus(cfg *Config) []operate.SourceStatus {
 			Redelivery: string(cmp.Or(src.Redelivery, redeliveryReopen)), Malformed: string(cmp.Or(src.Malformed, malformedReject)),
 			ReplayGuard: src.ReplayGuard, MaxBody: src.MaxBody, AckTimeout: src.AckTimeout,
 			DedupeWindow: cmp.Or(src.DedupeWindow, cfg.DedupeWindow), Retention: cmp.Or(src.Retention, cfg.Retention),
-			ProviderRetries: src.retries,
+			ProviderRetries: src.retries, Reconciles: src.Reconcile != nil,
+		}
+		if src.Reconcile != nil {
+			status.ReconcileEvery = src.Reconcile.Every
 		}
 		for _, r := range src.routes {
 			status.Routes = append(status.Routes, r.Name)

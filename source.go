@@ -56,6 +56,7 @@ type source struct {
 	ackSigner  *provider.AckSigner // nil: answers are unsigned
 	retries    time.Duration       // how long the provider retries; 0 if unknown
 	list       *provider.List      // how its API lists events; nil without Reconcile
+	listTypes  []typePattern       // of Reconcile.Types
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
@@ -94,7 +95,7 @@ func newSource(s Source, all *Config, at place) *source {
 	src.spec = spec
 	src.setAckKey(spec, at)
 	src.keepForRetries(all, at)
-	src.setReconcile(spec, at)
+	src.setReconcile(spec, all.DedupeWindow, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
 	return src
 }

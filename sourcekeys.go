@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,15 +157,33 @@ func (s *source) activeKeys(ctx context.Context, r *http.Request) ([]verify.Key,
 	return keys, nil
 }
 
-// setReconcile checks the settings of Reconcile, and fills in their defaults.
-func (s *source) setReconcile(spec *provider.Spec, at place) {
+const (
+	// windowMargin is how much younger than the dedupe window an event must be: its identity must not have been
+	// pruned, also if a clock is off.
+	windowMargin = 24 * time.Hour
+	// maxReconcileDelay bounds Reconcile.Delay.
+	maxReconcileDelay = 24 * time.Hour
+	// minReconcileEvery and maxReconcileEvery bound Reconcile.Every.
+	minReconcileEvery = time.Minute
+	maxReconcileEvery = 24 * time.Hour
+)
+
+// setReconcile checks the settings of Reconcile, and fills in their defaults. window is the dedupe window for all.
+func (s *source) setReconcile(spec *provider.Spec, window time.Duration, at place) {
 	if s.Reconcile == nil {
 		return
 	}
 	mine := *s.Reconcile
-	s.Reconcile, s.list = &mine, spec.List
+	s.Reconcile, s.list, s.listTypes = &mine, spec.List, typePatterns(mine.Types)
 	setDefault(&mine.Delay, defaults.ReconcileDelay)
-	notNegative(at, "reconcile.delay", mine.Delay)
+	if mine.Delay < 0 || mine.Delay > maxReconcileDelay {
+		at.fault("reconcile.delay", "it must be more than 0 and at most a day")
+	} else if cmp.Or(s.DedupeWindow, window) <= windowMargin+mine.Delay {
+		at.faultHint("reconcile", "make dedupe_window longer", "nothing is old enough, and still in the dedupe window less a day")
+	}
+	if mine.Every != 0 && (mine.Every < minReconcileEvery || mine.Every > maxReconcileEvery) {
+		at.fault("reconcile.every", "it must be from a minute to a day")
+	}
 	switch {
 	case spec.List == nil:
 		at.faultHint("reconcile", "leave it out", "it is not known that an API of provider %s lists the events of its webhooks", spec.Name)

@@ -23,6 +23,7 @@ type Store interface {
 	Jobs
 	DeadNews
 	OrderControl
+	Reconciling
 
 	// Claim inserts those events of p that are not in the store yet, each with its state row and
 	// its messages, in one commit. It returns one result for each claim of p, in the same order. It

@@ -230,11 +230,11 @@ func TestDetail(t *testing.T) {
 		"occurred_at": nil, "processed_at": nil, "failed_at": nil, "last_error": "answered 500",
 		"headers": map[string]any{"Content-Type": []any{"application/json"}, "X-Two": []any{"a", "b"}},
 		"body":    body, "body_base64": nil, "body_pruned": false, "body_sha256": hexSHA256(body),
-		"redacted": false, "other_body": nil,
+		"redacted": false, "other_body": nil, "by": "webhook",
 		"deliveries": map[string]any{
 			"count": "3", "first_at": "2026-01-31T12:00:00.000000Z", "last_at": "2026-01-31T12:01:00.000000Z",
 			"other_bodies": "1", "repeat_of": "", "repeats": "0", "first_remote": "", "first_gateway": "",
-			"recent": []any{map[string]any{"at": "2026-01-31T12:00:00.000000Z", "remote": "", "gateway": "", "same_body": true}},
+			"recent": []any{map[string]any{"at": "2026-01-31T12:00:00.000000Z", "by": "webhook", "remote": "", "gateway": "", "same_body": true}},
 		},
 		"messages": []any{map[string]any{
 			"id": id, "route": "billing", "destination": "billing", "state": "pending", "note": "", "generation": 0.0,

@@ -2,9 +2,11 @@ package hookadmin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -23,8 +25,11 @@ func (h *handling) listSources(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	learned, err := h.store.LearnedSecrets(ctx, names)
+	if err == nil {
+		err = h.addLooks(ctx, page.Sources)
+	}
 	if err != nil {
-		h.logger.WarnContext(ctx, "reading learned secrets failed; sources are listed without them", slog.Any("error", err))
+		h.logger.WarnContext(ctx, "reading the facts of sources failed; they are listed without their secrets and looks", slog.Any("error", err))
 		writeJSON(w, page)
 		return
 	}
@@ -51,6 +56,28 @@ func (h *handler) addActivity(ctx context.Context, page *SourcePage) {
 			}
 		}
 	}
+}
+
+// addLooks adds how the lists of providers were looked at.
+func (h *handler) addLooks(ctx context.Context, sources []Source) error {
+	var names []string
+	for i := range sources {
+		if sources[i].Reconcile != nil {
+			names = append(names, sources[i].Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	states, err := h.store.Reconciles(ctx, names)
+	if err != nil {
+		return fmt.Errorf("reading how providers' lists were looked at: %w", err)
+	}
+	for i := range states {
+		at := slices.IndexFunc(sources, func(s Source) bool { return s.Name == states[i].Source })
+		sources[at].Reconcile.looked(&states[i])
+	}
+	return nil
 }
 
 func (h *handler) listRoutes(w http.ResponseWriter, _ *http.Request) {

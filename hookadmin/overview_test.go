@@ -45,7 +45,7 @@ func TestSettings(t *testing.T) {
 		"name": "lab", "provider": "none", "scheme": "", "unsigned": true, "consume": "sql", "redelivery": "reopen", "malformed": "reject",
 		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
 		"retention_seconds": 3600.0, "provider_retries_seconds": 0.0, "routes": []any{"r1"}, "on_dead": "crm",
-		"learned_secrets": 0.0, "learned_at": nil, "armed_until": nil,
+		"learned_secrets": 0.0, "learned_at": nil, "armed_until": nil, "reconcile": nil,
 	}
 	github := map[string]any{
 		"name": "github", "provider": "github", "unsigned": false, "consume": "routes", "replay_guard": true,

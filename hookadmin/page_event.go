@@ -210,7 +210,13 @@ func eventFacts(root string, d *EventDetail) []fact {
 		facts = append(facts, fact{Name: "Occurred, says the sender", When: d.OccurredAt})
 	}
 	arrived := deliveries(d.Deliveries.Count)
-	if d.Deliveries.Count > 1 {
+	if d.By == by(driver.RemoteReconcile) {
+		facts = append(facts, fact{Name: "By", Value: newText("reconcile: found in the provider's list, so it has no signature", 80)})
+		arrived = "no delivery"
+		if late := d.Deliveries.Count - 1; late > 0 {
+			arrived = deliveries(late) + " later, absorbed"
+		}
+	} else if d.Deliveries.Count > 1 {
 		arrived += ", " + say.Number(d.Deliveries.Count-1) + " absorbed"
 	}
 	facts = append(facts, fact{Name: "Arrived", Value: newText(arrived, 80)})

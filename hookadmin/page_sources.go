@@ -42,6 +42,8 @@ type sourceActivity struct {
 	P99         string
 	SlowAnswers bool // the 99th percentile is over half the provider's time-out
 	Arming      arming
+	Looks       *SourceReconcile // nil without the setting reconcile
+	Missed      string           // events that never arrived; "" if there were none lately
 }
 
 // arming describes whether hookonce can learn the secret of a source from its provider.
@@ -127,10 +129,27 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 		return nil, err
 	}
 	today, hour, long := byName(series[0]), byName(series[1]), byName(series[2])
+	sources := make([]Source, len(rows))
+	for i := range rows {
+		sources[i] = rows[i].Source
+		if looks := sources[i].Reconcile; looks != nil {
+			own := *looks // rows are kept
+			sources[i].Reconcile = &own
+		}
+	}
+	if err := h.addLooks(ctx, sources); err != nil {
+		return nil, err
+	}
 	for i := range rows {
 		name := names[i]
 		a := newActivity(&rows[i], filters[0], today[name], recent[name])
 		a.Last = Time(cmp.Or(lastOf(hour[name], time.Minute, now), lastOf(today[name], time.Hour, now), lastOf(long[name], 24*time.Hour, now)))
+		if a.Looks = sources[i].Reconcile; a.Looks.foundLately(now) {
+			a.Missed = a.Looks.missedText()
+			a.Health, a.Why = "trouble", a.Missed+" Look at the webhook's settings at the provider."
+		} else if a.Looks != nil && a.Looks.Error != "" && (a.Health == "working" || a.Health == "silent") {
+			a.Health, a.Why = "watch", "The provider's list of events cannot be read."
+		}
 		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {
 			a.Arming.Until = Time(learned[i].ArmedUntil)

@@ -57,8 +57,8 @@ func TestEvidence(t *testing.T) {
 	shown := g.shown(t, "e1")
 	at := "2026-01-31T12:01:00.000000Z"
 	want := []any{
-		map[string]any{"at": at, "remote": remote, "gateway": "gw", "same_body": false},
-		map[string]any{"at": "2026-01-31T12:00:00.000000Z", "remote": "", "gateway": "", "same_body": true},
+		map[string]any{"at": at, "by": "webhook", "remote": remote, "gateway": "gw", "same_body": false},
+		map[string]any{"at": "2026-01-31T12:00:00.000000Z", "by": "webhook", "remote": "", "gateway": "", "same_body": true},
 	}
 	if diff := cmp.Diff(want, shown["deliveries"].(map[string]any)["recent"]); diff != "" {
 		t.Errorf("deliveries (-want +got):\n%s", diff)

@@ -71,6 +71,8 @@ type EventDetail struct {
 	Event
 	AttemptCount int  `json:"attempt_count"`
 	FailedAt     Time `json:"failed_at"`
+	// By is how it came: webhook, or reconcile if it never arrived and was found in the provider's list.
+	By string `json:"by"`
 
 	// Headers are the sender's headers by name; null past retention.
 	Headers map[string][]string `json:"headers"`
@@ -120,6 +122,7 @@ type Deliveries struct {
 // Delivery is one delivery of an event.
 type Delivery struct {
 	At       Time   `json:"at"`
+	By       string `json:"by"`      // webhook, or reconcile: not a delivery, but the claim from the provider's list
 	Remote   string `json:"remote"`  // the client's address; "" if it is not known
 	Gateway  string `json:"gateway"` // the name of the host that received it
 	SameBody bool   `json:"same_body"`
@@ -200,6 +203,14 @@ func newEvent(ev *driver.Event) Event {
 	}
 }
 
+// by returns how something came whose client is remote.
+func by(remote string) string {
+	if remote == driver.RemoteReconcile {
+		return "reconcile"
+	}
+	return "webhook"
+}
+
 // NewEventDetail returns detail as the API prints it. It fails if the stored headers are not a JSON
 // object of lists of strings.
 func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
@@ -207,6 +218,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		Event:        newEvent(&detail.Event),
 		AttemptCount: detail.Event.Attempts,
 		FailedAt:     Time(detail.FailedAt),
+		By:           by(detail.Deliveries.FirstRemote),
 		BodySHA256:   hex.EncodeToString(detail.BodySHA256[:]),
 		BodyPruned:   detail.BodyPruned,
 		Redacted:     detail.Redacted(),
@@ -233,7 +245,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		out.Body, out.BodyBase64 = body(detail.Body)
 	}
 	for _, d := range detail.Recent {
-		out.Deliveries.Recent = append(out.Deliveries.Recent, Delivery{At: Time(d.At), Remote: d.Remote, Gateway: d.Gateway, SameBody: d.SameBody})
+		out.Deliveries.Recent = append(out.Deliveries.Recent, Delivery{At: Time(d.At), By: by(d.Remote), Remote: d.Remote, Gateway: d.Gateway, SameBody: d.SameBody})
 	}
 	if o := detail.OtherBody; o != nil {
 		other := &OtherBody{At: Time(o.At), BodySHA256: hex.EncodeToString(o.SHA256[:]), BodySize: o.Size}

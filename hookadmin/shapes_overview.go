@@ -90,6 +90,27 @@ type Source struct {
 	// Deliveries counts those of the last 24 hours.
 	Deliveries     int64 `json:"deliveries,string"`
 	LastDeliveryAt Time  `json:"last_delivery_at"` // to the minute; null without one
+
+	// Reconcile is how the provider's list of events is read; null without the setting.
+	Reconcile *SourceReconcile `json:"reconcile"`
+}
+
+// SourceReconcile says when a provider's list of events is read, and how the last look ended. Its times are null, and
+// its counts 0, before the first look and if the database did not answer.
+type SourceReconcile struct {
+	EverySeconds float64 `json:"every_seconds"` // 0: only by command
+	Running      bool    `json:"running"`
+	NextAt       Time    `json:"next_at"`
+	EndedAt      Time    `json:"ended_at"`          // of the last look
+	Error        string  `json:"error"`             // of the last look; "" if it succeeded
+	Unreadable   int64   `json:"unreadable,string"` // events that the last look left out
+	DoneUntil    Time    `json:"done_until"`        // all events up to then were looked at
+	// Missed counts events that never arrived by webhook and were claimed, until FoundAt. A look that finds some more than
+	// a day later begins anew.
+	Missed       int64 `json:"missed,string"`
+	FoundAt      Time  `json:"found_at"`
+	FirstMissing Time  `json:"first_missing"`
+	LastMissing  Time  `json:"last_missing"`
 }
 
 // RoutePage is the answer of GET /api/v1/routes.
@@ -266,8 +287,32 @@ func NewSourcePage(all []operate.SourceStatus) *SourcePage {
 			ProviderRetriesSeconds: s.ProviderRetries.Seconds(), OnDead: s.OnDead,
 			Routes: notNull(s.Routes),
 		})
+		if s.Reconciles {
+			out.Sources[i].Reconcile = &SourceReconcile{EverySeconds: s.ReconcileEvery.Seconds()}
+		}
 	}
 	return out
+}
+
+// looked adds the state in the database.
+func (r *SourceReconcile) looked(from *driver.Reconcile) {
+	r.Running, r.NextAt, r.EndedAt, r.DoneUntil = from.LeasedUntil.After(from.Now), Time(from.NextAt), Time(from.EndedAt), Time(from.DoneUntil)
+	r.Error, r.Unreadable, r.Missed = from.Error, from.Unreadable, from.Missed
+	r.FoundAt, r.FirstMissing, r.LastMissing = Time(from.FoundAt), Time(from.FirstMissing), Time(from.LastMissing)
+}
+
+// foundLately reports whether events were found missing in the last day.
+func (r *SourceReconcile) foundLately(now time.Time) bool {
+	return r != nil && r.Missed > 0 && now.Sub(time.Time(r.FoundAt)) < driver.MissedKept
+}
+
+// missedText says how many events never arrived.
+func (r *SourceReconcile) missedText() string {
+	when := "It happened at " + toTheSecond(r.FirstMissing)
+	if r.Missed > 1 {
+		when = "The first happened at " + toTheSecond(r.FirstMissing) + ", the last at " + toTheSecond(r.LastMissing)
+	}
+	return say.Count(r.Missed, "event") + " never arrived by webhook. " + when + "."
 }
 
 // learned adds the facts in the database about the source.

@@ -1,7 +1,9 @@
 package hookadmin
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -41,11 +43,38 @@ func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string
 	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addFailures(r, page)
 	if away == "" {
-		all = append(all, h.warningsOfLately(r, sources)...)
+		all = append(append(all, h.warningsOfLately(r, sources)...), h.warningsOfLooks(r, sources)...)
 	}
 	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(page.Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
+	}
+	return all
+}
+
+// warningsOfLooks tells of events that never arrived, and of lists that cannot be read.
+func (h *handling) warningsOfLooks(r *http.Request, sources []Source) []warning {
+	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
+	defer cancel()
+	if err := h.addLooks(ctx, sources); err != nil {
+		h.logger.WarnContext(ctx, "the overview shows no missing events", slog.Any("error", err))
+		return nil
+	}
+	var all []warning
+	for i := range sources {
+		s, look := &sources[i], sources[i].Reconcile
+		if look.foundLately(time.Now()) {
+			all = append(all, warning{
+				Kind: "Webhook broken", Grave: true, Text: "Source " + s.Name + ": " + look.missedText() + " They were found in the provider's list, and claimed.",
+				Advice: "Look at the webhook's settings at the provider. This looks farther back:", Command: "hookonce reconcile " + s.Name + " --since 3d --plan",
+			})
+		}
+		if look != nil && look.Error != "" {
+			all = append(all, warning{
+				Kind: "List not read", Text: "Source " + s.Name + ": missing events are not found. " + look.Error + ".",
+				Advice: "The gateway tries again at " + toTheSecond(look.NextAt) + ".",
+			})
+		}
 	}
 	return all
 }

@@ -25,6 +25,9 @@ type Observer struct {
 	// Barred is called when a destination broke the rules for kept connections: for an hour each
 	// attempt has a connection of its own.
 	Barred func(destination string)
+	// Reconciled is called after each page of the provider's list that Engine.Reconcile or PlanReconcile has read, and
+	// at the end.
+	Reconciled func(Reconciled)
 }
 
 // Delivery is an answered delivery.
@@ -85,4 +88,13 @@ type Operated struct {
 // Pruned counts pruned rows.
 type Pruned struct {
 	Events, Bodies, Quarantined int64
+}
+
+// Reconciled is one page of the events that a provider's API lists, or the end of the list.
+type Reconciled struct {
+	Source                 string
+	Plan                   bool // nothing is claimed
+	Seen, Missing, Claimed int  // of this page, as in hookonce.Reconciled; 0 at the end
+	Ended                  bool
+	Err                    error // that ended it; nil if all pages were read
 }

@@ -625,6 +625,24 @@ CREATE TABLE {schema}.paused_destination (
 	paused_at   timestamptz NOT NULL
 );
 
+-- How far the list of events of a provider's API was looked at. A look holds the lease with its fence.
+CREATE TABLE {schema}.reconcile (
+	source        text COLLATE "C" PRIMARY KEY,
+	list          bytea NOT NULL,       -- a hash of which list: another one begins anew
+	began_at      timestamptz NOT NULL, -- nothing older is looked at
+	done_until    timestamptz NOT NULL, -- all events up to then were looked at
+	fence         bigint NOT NULL,
+	leased_until  timestamptz,          -- NULL: no look runs
+	next_at       timestamptz NOT NULL,
+	ended_at      timestamptz,          -- of the last look, as error and unreadable are
+	error         text NOT NULL,        -- '': it succeeded
+	unreadable    bigint NOT NULL,
+	missed        bigint NOT NULL,      -- events that looks claimed, until found_at
+	found_at      timestamptz,
+	first_missing timestamptz,          -- the time of the oldest of them
+	last_missing  timestamptz
+);
+
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE {schema}.armed_source (
 	source      text COLLATE "C" PRIMARY KEY,

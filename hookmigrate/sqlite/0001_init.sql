@@ -498,6 +498,24 @@ CREATE TABLE hookonce_paused_destination (
     paused_at   INTEGER NOT NULL
 ) STRICT;
 
+-- How far the list of events of a provider's API was looked at. A look holds the lease with its fence.
+CREATE TABLE hookonce_reconcile (
+    source        TEXT    NOT NULL PRIMARY KEY,
+    list          BLOB    NOT NULL, -- a hash of which list: another one begins anew
+    began_at      INTEGER NOT NULL, -- nothing older is looked at
+    done_until    INTEGER NOT NULL, -- all events up to then were looked at
+    fence         INTEGER NOT NULL,
+    leased_until  INTEGER,          -- NULL: no look runs
+    next_at       INTEGER NOT NULL,
+    ended_at      INTEGER,          -- of the last look, as error and unreadable are
+    error         TEXT    NOT NULL, -- '': it succeeded
+    unreadable    INTEGER NOT NULL,
+    missed        INTEGER NOT NULL, -- events that looks claimed, until found_at
+    found_at      INTEGER,
+    first_missing INTEGER,          -- the time of the oldest of them
+    last_missing  INTEGER
+) STRICT;
+
 -- Sources that may learn one secret from their provider, until armed_until.
 CREATE TABLE hookonce_armed_source (
     source      TEXT    NOT NULL PRIMARY KEY,

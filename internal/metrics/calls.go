@@ -281,6 +281,22 @@ func (s *store) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (*driver
 	return ask(ctx, s, "read_feed", s.Store.ReadFeed, p)
 }
 
+func (s *store) TakeReconcile(ctx context.Context, p *driver.TakeReconcileParams) (*driver.Reconcile, error) {
+	return ask(ctx, s, "take_reconcile", s.Store.TakeReconcile, p)
+}
+
+func (s *store) StepReconcile(ctx context.Context, p *driver.ReconcileStep) (bool, error) {
+	return ask(ctx, s, "step_reconcile", s.Store.StepReconcile, p)
+}
+
+func (s *store) Reconciles(ctx context.Context, sources []string) ([]driver.Reconcile, error) {
+	return ask(ctx, s, "reconciles", s.Store.Reconciles, sources)
+}
+
+func (s *store) ForgetReconciles(ctx context.Context, sources []string) error {
+	return do(ctx, s, "forget_reconciles", s.Store.ForgetReconciles, sources)
+}
+
 func (s *store) PauseDestination(ctx context.Context, p *driver.PauseParams) (time.Time, error) {
 	return ask(ctx, s, "pause_destination", s.Store.PauseDestination, p)
 }

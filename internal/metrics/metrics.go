@@ -27,6 +27,7 @@ type Metrics struct {
 	attempt                                                      *prometheus.HistogramVec
 	dead, barred                                                 *prometheus.CounterVec
 	reopened, replayed, discarded, stale, other, lost, unordered *prometheus.CounterVec
+	reconciled, reconcileFailures                                *prometheus.CounterVec
 	store                                                        *prometheus.HistogramVec
 	storeErrors, pruned                                          *prometheus.CounterVec
 	reloadWorked, reloadedAt                                     prometheus.Gauge
@@ -77,6 +78,8 @@ func (m *Metrics) makeOfDeliveries() {
 	m.reopened = m.counters("reopened_total", "Dead events that a delivery reopened.", "source")
 	m.other = m.counters("other_body_total", "Duplicates whose body differs from the first one.", "source")
 	m.unordered = m.counters("unordered_total", "New messages of routes with order whose events lack the key or the version.", "source")
+	m.reconciled = m.counters("reconciled_total", "Events that never arrived by webhook, which this gateway claimed from the provider's list.", "source")
+	m.reconcileFailures = m.counters("reconcile_failures_total", "Times that this gateway could not read the provider's list of events.", "source")
 	m.lost = m.counters("unrouted_total", "New events that matched no route and have no consumer.", "source")
 }
 
@@ -160,7 +163,7 @@ func (m *Metrics) Settle() {
 func (m *Metrics) ofSources() []*prometheus.MetricVec {
 	return []*prometheus.MetricVec{
 		m.deliveries.MetricVec, m.refused.MetricVec, m.ack.MetricVec, m.lastEvent.MetricVec, m.dead.MetricVec, m.reopened.MetricVec,
-		m.replayed.MetricVec, m.discarded.MetricVec, m.stale.MetricVec, m.other.MetricVec, m.lost.MetricVec, m.unordered.MetricVec,
+		m.replayed.MetricVec, m.discarded.MetricVec, m.stale.MetricVec, m.other.MetricVec, m.lost.MetricVec, m.unordered.MetricVec, m.reconciled.MetricVec, m.reconcileFailures.MetricVec,
 	}
 }
 

@@ -154,11 +154,15 @@ func TestAttemptsAndOperators(t *testing.T) {
 	o.Operated(observe.Operated{Action: "discarded", Source: "gh", Count: 4})
 	o.Pruned(observe.Pruned{Events: 1, Bodies: 2, Quarantined: 3})
 	o.Barred("app")
+	o.Reconciled(observe.Reconciled{Source: "gh", Seen: 9, Missing: 8, Claimed: 7})
+	o.Reconciled(observe.Reconciled{Source: "gh", Ended: true, Err: hookonce.ErrReconcileKey})
 	o.Delivery(observe.Delivery{Source: "gh", Outcome: "reopened", Events: 2, Reopened: 2, Undecided: 5})
 	wantSamples(t, g.scrape(t), map[string]string{
 		`hookonce_attempts_total{code="2xx",destination="app",kind="message",outcome="sent"}`:         "1",
 		`hookonce_attempts_total{code="none",destination="app",kind="message",outcome="dead"}`:        "1",
 		`hookonce_attempts_total{code="5xx",destination="app",kind="message",outcome="retry"}`:        "0",
+		`hookonce_reconciled_total{source="gh"}`:                                                      "7",
+		`hookonce_reconcile_failures_total{source="gh"}`:                                              "1",
 		`hookonce_connections_barred_total{destination="app"}`:                                        "1",
 		`hookonce_attempt_seconds_count{code="2xx",destination="app",kind="message",outcome="sent"}`:  "1",
 		`hookonce_attempt_seconds_count{code="none",destination="app",kind="message",outcome="dead"}`: "",

@@ -41,7 +41,8 @@ func (m *Metrics) Observer() *observe.Observer {
 	return &observe.Observer{
 		Direct:   true,
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
-		Barred: func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
+		Reconciled: m.observeReconciled,
+		Barred:     func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
 	}
 }
 
@@ -115,6 +116,14 @@ func (m *Metrics) observeOperated(o observe.Operated) {
 		to = m.discarded
 	}
 	add(to, o.Count, m.sources.of(o.Source))
+}
+
+func (m *Metrics) observeReconciled(r observe.Reconciled) {
+	source := m.sources.of(r.Source)
+	add(m.reconciled, r.Claimed, source)
+	if r.Err != nil {
+		m.reconcileFailures.WithLabelValues(source).Inc()
+	}
 }
 
 func (m *Metrics) observePruned(p observe.Pruned) {

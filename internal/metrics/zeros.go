@@ -23,7 +23,7 @@ func (m *Metrics) deliveryZeros() {
 				zero(m.refused, source, reason)
 			}
 		}
-		for _, vec := range []*prometheus.CounterVec{m.reopened, m.replayed, m.discarded, m.stale, m.other, m.lost, m.unordered} {
+		for _, vec := range []*prometheus.CounterVec{m.reopened, m.replayed, m.discarded, m.stale, m.other, m.lost, m.unordered, m.reconciled, m.reconcileFailures} {
 			zero(vec, source)
 		}
 		zero(m.dead, source, "")

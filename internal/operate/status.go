@@ -41,6 +41,9 @@ type SourceStatus struct {
 	// shorter DedupeWindow, a late delivery takes effect again.
 	ProviderRetries time.Duration
 	Routes          []string // names of the routes that can match its events
+	// Reconciles says that the provider's list of events can be read, and ReconcileEvery how often Run does; 0: never.
+	Reconciles     bool
+	ReconcileEvery time.Duration
 }
 
 // RouteStatus describes a configured route.

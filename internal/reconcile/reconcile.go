@@ -29,6 +29,8 @@ const (
 	timeout   = 30 * time.Second       // of one request
 	pause     = 200 * time.Millisecond // between two requests
 	maxPage   = 32 << 20               // bytes of one answer
+	maxPages  = 20_000                 // of one reading
+	maxCursor = 1 << 10                // bytes
 	maxTries  = 6
 	maxWait   = 5 * time.Minute // that the API may ask for with Retry-After
 	firstWait = time.Second     // after the first failure; doubled after each
@@ -59,6 +61,7 @@ type Client struct {
 	last   time.Time // when the last request began
 	pause  time.Duration
 	wait   time.Duration
+	pages  int
 }
 
 // New returns a Client. CheckURL has accepted o.URL.
@@ -69,7 +72,7 @@ func New(o *Options) *Client {
 	}
 	transport := dial.Transport(nil, check, timeout)
 	transport.MaxResponseHeaderBytes = 64 << 10
-	return &Client{o: *o, pause: pause, wait: firstWait, client: &http.Client{
+	return &Client{o: *o, pause: pause, wait: firstWait, pages: maxPages, client: &http.Client{
 		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -117,11 +120,19 @@ func (e *Event) Body() []byte { return e.body }
 // Pages returns the pages of events since a time, each once. It ends after an error.
 func (c *Client) Pages(ctx context.Context, since time.Time) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
+		seen := map[string]bool{}
 		for cursor := ""; ; {
 			events, next, err := c.page(ctx, since, cursor)
-			if err == nil && next != "" && next == cursor {
+			switch {
+			case err != nil || next == "":
+			case seen[next]:
 				err = fmt.Errorf("%w: it repeats a page", ErrAPI)
+			case len(next) > maxCursor:
+				err = fmt.Errorf("%w: the address of its next page is too long", ErrAPI)
+			case len(seen) == c.pages:
+				err = fmt.Errorf("%w: it has more than %d pages: look at a shorter time", ErrAPI, c.pages)
 			}
+			seen[next] = true
 			if !yield(events, err) || err != nil || next == "" {
 				return
 			}

@@ -139,6 +139,39 @@ func TestLinkNamesNoHost(t *testing.T) {
 	}
 }
 
+// A list that leads round in a circle, or never ends, ends with an error.
+func TestEndlessLists(t *testing.T) {
+	spec, err := provider.Lookup(provider.GitHub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, next := range map[string]func(n int) string{
+		"it repeats a page":                   func(n int) string { return fmt.Sprint(n % 2) },
+		"more than 50 pages":                  func(n int) string { return fmt.Sprint(n) },
+		"address of its next page is too lon": func(int) string { return strings.Repeat("x", 2000) },
+	} {
+		requests := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			requests++
+			w.Header().Set("Link", fmt.Sprintf(`<https://api.example/x?cursor=%s>; rel="next"`, next(requests)))
+			_, _ = io.WriteString(w, `[{"id": 1, "guid": "a", "delivered_at": "2030-05-12T20:33:44.000Z", "event": "push"}]`)
+		}))
+		c := New(&Options{List: spec.List, Key: key, URL: server.URL, Params: map[string]string{"owner": "o", "repo": "r", "hook": "7"}})
+		c.pause, c.pages = 0, 50
+		var last error
+		for _, last = range c.Pages(t.Context(), time.Unix(1_700_000_000, 0)) {
+			if requests > 100 {
+				t.Fatalf("%s: it does not end", want)
+			}
+		}
+		if !errors.Is(last, ErrAPI) || !strings.Contains(last.Error(), want) {
+			t.Errorf("error %v after %d pages, want %q", last, requests, want)
+		}
+		c.Close()
+		server.Close()
+	}
+}
+
 func TestPrivateAddress(t *testing.T) {
 	spec, err := provider.Lookup(provider.Stripe)
 	if err != nil {

@@ -161,6 +161,9 @@ func (t *Teller) Pruned(p *driver.PruneResult) {
 	call(t, t.observer.Pruned, observe.Pruned{Events: p.Events, Bodies: p.Bodies, Quarantined: p.Quarantined})
 }
 
+// Reconciled observes a page of a provider's list, or its end.
+func (t *Teller) Reconciled(r observe.Reconciled) { call(t, t.observer.Reconciled, r) }
+
 // Barred tells that a destination loses its kept connections.
 func (t *Teller) Barred(destination, reason string) {
 	t.log.Warn("the destination broke the rules for kept connections; for an hour each attempt has a connection of its own",

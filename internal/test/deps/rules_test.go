@@ -22,7 +22,7 @@ var rules = map[string]rule{
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
 	"observe": {why: "what is called for metrics and traces; it describes, and knows no engine"},
-	"verify": {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
+	"verify":  {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
 		within: []string{"verify", "internal/headers", "internal/locate", "internal/say"},
 		why:    "data, and the reading of verified requests",
@@ -119,8 +119,8 @@ var rules = map[string]rule{
 	"internal/say":         {why: "one spelling for every output for people"},
 	"internal/shown":       {why: "one answer for every output for people"},
 	"internal/reconcile": {
-		within: []string{"internal/dial", "internal/headers", "provider"},
-		why:    "it reads what a provider's API lists, and knows no database",
+		within: []string{"driver", "internal/dial", "internal/headers", "provider"},
+		why:    "it reads what a provider's API lists, from time to time, and knows no event",
 	},
 	"internal/sample": {
 		within: []string{"provider", "verify", "internal/locate"},

@@ -24,6 +24,7 @@ const (
 	urlCredential     = "canary-url-credential-8d21e7"
 	credentialInQuery = "canary-sender-authorization-1b"
 	brokerPassword    = "canary-broker-password-7a1e"
+	apiKey            = "canary-api-key-of-the-provider-2f9b"
 )
 
 var (
@@ -33,7 +34,7 @@ var (
 	canaries = []string{
 		githubSecret, stripeSecret, standardKey, standardSecret[len("whsec_"):], labSecret, destinationKey,
 		destinationSecret[len("whsec_"):], adminToken, databasePassword, urlCredential, credentialInQuery,
-		brokerPassword,
+		brokerPassword, apiKey,
 	}
 )
 

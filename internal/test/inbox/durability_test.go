@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // weakStore is a real store whose durability settings the test sets.
@@ -55,8 +57,18 @@ func TestWeakDatabaseIsRefused(t *testing.T) {
 	t.Parallel()
 	store := &weakStore{Store: rig.OpenSQLite(t)}
 	log := &rig.Log{}
-	in := newEngine(t, store, func(c *hookonce.Config) { c.AllowUnsafe, c.Logger = []string{"journal_mode"}, log.Logger() })
+	list, url := newList(t, 1)
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		reconcilable(url)(c)
+		c.Sources = append(c.Sources, hookonce.Source{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret)})
+		c.AllowUnsafe, c.Logger = []string{"journal_mode"}, log.Logger()
+	})
 	store.set("fsync", "journal_mode", "synchronous")
+	_, err := in.Reconcile(t.Context(), "stripe", time.Hour)
+	wantUnsafe(t, "Reconcile before Run", err, "fsync", "synchronous")
+	if _, err := store.Event(t.Context(), "stripe", list.events[0].ID); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("Reconcile claimed on a weak database, or error %v", err)
+	}
 	wantUnsafe(t, "Run", in.Run(t.Context()), "fsync", "synchronous")
 	wantUnsafe(t, "Ready", in.Ready(t.Context()), "fsync", "synchronous")
 	w := answered(in, delivery("1", "{}"))

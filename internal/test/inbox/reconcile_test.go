@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -25,6 +28,7 @@ import (
 type stripeList struct {
 	mu     sync.Mutex
 	events []stripeEvent // newest first
+	key    string        // the only key; "" is rk_test
 	twice  bool          // a page begins with the last event of the page before
 	before func()        // called before an answer, unless nil
 }
@@ -44,7 +48,7 @@ func (l *stripeList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	var since int64
-	if r.Header.Get("Authorization") != "Bearer rk_test" {
+	if r.Header.Get("Authorization") != "Bearer "+cmp.Or(l.key, "rk_test") {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -114,7 +118,11 @@ func TestReconcile(t *testing.T) {
 			{ID: "", Type: "invoice.paid", Created: now.Add(-2 * time.Hour).Unix()},
 			{ID: "evt_old", Type: "invoice.paid", Created: now.Add(-50 * time.Hour).Unix()},
 		})
-	in := newEngine(t, store, reconcilable(url))
+	in := newEngine(t, store, func(c *hookonce.Config) {
+		reconcilable(url)(c)
+		c.Routes[0].Types = nil
+		c.Sources[0].Reconcile.Types = []string{"invoice.*"}
+	})
 	withheld := 0
 	for i := range list.events[1:251] {
 		if i%10 == 0 {
@@ -197,6 +205,61 @@ func TestReconcileMeanwhile(t *testing.T) {
 	}
 }
 
+// droppingStore is a real store that does not store an event, a number of times.
+type droppingStore struct {
+	driver.Store
+	id    string
+	how   error // nil: the result stays unsettled
+	times int
+}
+
+func (s *droppingStore) Claim(ctx context.Context, p *driver.ClaimParams) ([]driver.ClaimResult, error) {
+	i := slices.IndexFunc(p.Claims, func(c driver.Claim) bool { return c.EventID == s.id })
+	if i < 0 || s.times == 0 {
+		return s.Store.Claim(ctx, p)
+	}
+	s.times--
+	if s.how != nil {
+		return nil, s.how
+	}
+	others := *p
+	others.Claims = slices.Delete(slices.Clone(p.Claims), i, i+1)
+	results, err := s.Store.Claim(ctx, &others)
+	return slices.Insert(results, i, driver.ClaimResult{}), err
+}
+
+// An event that the database does not store is tried again, keeps no other one out, and is told of in the end.
+func TestReconcileNotStored(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		how                 error
+		times               int
+		claimed, unreadable int
+		want                error
+	}{
+		"unsettled once":       {nil, 1, 20, 0, nil},
+		"unsettled for ever":   {nil, 99, 19, 0, driver.ErrNotStored},
+		"dropped twice":        {driver.ErrNotStored, 2, 20, 0, nil},
+		"dropped for ever":     {driver.ErrNotStored, 99, 19, 0, driver.ErrNotStored},
+		"locked for ever":      {driver.ErrLockTimeout, 99, 19, 0, driver.ErrLockTimeout},
+		"refused for ever":     {driver.ErrBadRow, 99, 19, 1, nil},
+		"the database is gone": {driver.ErrUnavailable, 99, 0, 0, driver.ErrUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list, url := newList(t, 20)
+			store := &droppingStore{Store: rig.OpenSQLite(t), id: list.events[7].ID, how: test.how, times: test.times}
+			done, err := newEngine(t, store, reconcilable(url)).Reconcile(t.Context(), "stripe", time.Hour*48)
+			if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) {
+				t.Errorf("error %v, want %v", err, test.want)
+			}
+			if done.Claimed != test.claimed || done.Unreadable != test.unreadable || done.Missing != 20-test.unreadable {
+				t.Errorf("done %+v, want %d claimed and %d unreadable", done, test.claimed, test.unreadable)
+			}
+		})
+	}
+}
+
 func TestReconcileRefuses(t *testing.T) {
 	_, url := newList(t, 1)
 	in := newEngine(t, rig.OpenSQLite(t), reconcilable(url))
@@ -213,25 +276,24 @@ func TestReconcileRefuses(t *testing.T) {
 	if _, err := expired.Reconcile(t.Context(), "stripe", time.Hour); !errors.Is(err, hookonce.ErrReconcileKey) || strings.Contains(err.Error(), "rk_") {
 		t.Errorf("error %v, want ErrReconcileKey without the key", err)
 	}
-	unrouted := newEngine(t, rig.OpenSQLite(t), func(c *hookonce.Config) {
-		reconcilable(url)(c)
-		c.Routes = nil
-	})
-	if _, err := unrouted.Reconcile(t.Context(), "stripe", time.Hour); err == nil {
-		t.Error("a source without routes and handlers was reconciled")
-	}
 	for want, change := range map[string]func(*hookonce.Source){
 		"reconcile.key":          func(s *hookonce.Source) { s.Reconcile.Key = " " },
 		"reconcile.url":          func(s *hookonce.Source) { s.Reconcile.URL = "http://example.com" },
 		"reconcile.params.hook":  func(s *hookonce.Source) { s.Provider = provider.GitHub },
-		"reconcile.delay":        func(s *hookonce.Source) { s.Reconcile.Delay = -1 },
+		"reconcile.delay":        func(s *hookonce.Source) { s.Reconcile.Delay = 25 * time.Hour },
+		"less a day":             func(s *hookonce.Source) { s.DedupeWindow = 24 * time.Hour },
 		"lists the events":       func(s *hookonce.Source) { s.Provider = provider.Shopify },
 		"with Inline sources":    func(s *hookonce.Source) { s.Inline = true },
 		"reconcile.params.stray": func(s *hookonce.Source) { s.Reconcile.Params = map[string]string{"stray": "x"} },
+		"no route":               nil,
 	} {
 		cfg := &hookonce.Config{}
 		reconcilable(url)(cfg)
-		change(&cfg.Sources[0])
+		if change == nil {
+			cfg.Routes = nil
+		} else {
+			change(&cfg.Sources[0])
+		}
 		if _, err := hookonce.NewEngine(rig.OpenSQLite(t), cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
@@ -268,4 +330,101 @@ func TestReconcileGitHub(t *testing.T) {
 	if err != nil || event.Type != "push" || string(event.Body) != `{"n": 2}` {
 		t.Errorf("event %+v, error %v", event, err)
 	}
+}
+
+// lookNow makes the next look of a source due, as if the time had passed.
+func lookNow(t *testing.T, store driver.Store, source string) {
+	t.Helper()
+	eventually.True(t, "the next look is due", func() bool {
+		all, err := store.Reconciles(t.Context(), []string{source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(all) == 0 || !all[0].LeasedUntil.IsZero() {
+			return false // a look runs
+		}
+		held, err := store.StepReconcile(t.Context(), &driver.ReconcileStep{
+			Source: source, Fence: all[0].Fence, Lease: time.Minute, End: &driver.ReconcileEnd{Next: time.Microsecond, Error: all[0].Error},
+		})
+		return err == nil && held
+	})
+}
+
+// stateOf waits until the state of the list is as wanted.
+func stateOf(t *testing.T, store driver.Store, what string, wanted func(*driver.Reconcile) bool) {
+	t.Helper()
+	eventually.True(t, what, func() bool {
+		all, err := store.Reconciles(t.Context(), []string{"stripe"})
+		return err == nil && len(all) == 1 && !all[0].EndedAt.IsZero() && wanted(&all[0])
+	})
+}
+
+// Two engines look from time to time: at what happens after the start, never at what was before.
+func TestReconcileEvery(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	list, url := newList(t, 3) // from before the start
+	var claimed, failed atomic.Int64
+	every := func(c *hookonce.Config) {
+		reconcilable(url)(c)
+		c.Sources[0].Reconcile.Every, c.Sources[0].Reconcile.Delay = time.Hour, time.Nanosecond
+		c.Observer = &observe.Observer{Reconciled: func(r observe.Reconciled) {
+			claimed.Add(int64(r.Claimed))
+			if r.Err != nil {
+				failed.Add(1)
+			}
+		}}
+	}
+	engines := []*hookonce.Engine{newEngine(t, store, every), newEngine(t, store, every)}
+	for _, in := range engines {
+		run(t, in)
+	}
+	stateOf(t, store, "the first look ends", func(r *driver.Reconcile) bool { return r.Error == "" })
+	list.mu.Lock()
+	now := time.Now().Unix() + 1
+	for i := range 5 {
+		list.events = slices.Insert(list.events, 0, stripeEvent{ID: fmt.Sprint("evt_new_", i), Type: "invoice.paid", Created: now})
+	}
+	list.mu.Unlock()
+	eventually.True(t, "the new events are claimed", func() bool {
+		lookNow(t, store, "stripe")
+		return claimed.Load() > 0
+	})
+	stateOf(t, store, "the state tells of them", func(r *driver.Reconcile) bool {
+		return r.Missed == 5 && r.FirstMissing.Unix() == now && r.LastMissing.Unix() == now && !r.FoundAt.IsZero()
+	})
+	for _, e := range list.events {
+		_, err := store.Event(t.Context(), "stripe", e.ID)
+		if isNew := strings.HasPrefix(e.ID, "evt_new"); isNew != (err == nil) {
+			t.Errorf("event %s: error %v", e.ID, err)
+		}
+	}
+	if claimed.Load() != 5 {
+		t.Errorf("%d events claimed, want 5", claimed.Load())
+	}
+
+	// An expired key stops nothing, and is told.
+	list.mu.Lock()
+	list.key = "rk_other"
+	list.mu.Unlock()
+	lookNow(t, store, "stripe")
+	stateOf(t, store, "the expired key is told", func(r *driver.Reconcile) bool {
+		return strings.Contains(r.Error, "refuses the key") && !strings.Contains(r.Error, "rk_") && r.Missed == 5
+	})
+	if got := deliverStripe(t, engines[0], &stripeEvent{ID: "evt_last", Type: "invoice.paid", Created: now}); got != ok || failed.Load() == 0 {
+		t.Errorf("answer %v, %d failures told", got, failed.Load())
+	}
+
+	// Switched off, it forgets.
+	off := &hookonce.Config{}
+	reconcilable(url)(off)
+	for _, in := range engines {
+		if err := in.Reload(off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually.True(t, "the state is gone", func() bool {
+		all, err := store.Reconciles(t.Context(), []string{"stripe"})
+		return err == nil && len(all) == 0
+	})
 }

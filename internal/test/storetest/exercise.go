@@ -95,6 +95,7 @@ func Exercise(t *testing.T, open func(t *testing.T) driver.Store, features ...Fe
 		{"Undiscard", undiscardCases()},
 		{"NewDead", newDeadCases()},
 		{"Secrets", secretCases()},
+		{"Reconcile", reconcileCases()},
 		{"Prune", pruneCases()},
 		{"PruneTurn", pruneTurnCases()},
 		{"Health", healthCases()},

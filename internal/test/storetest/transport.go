@@ -45,6 +45,7 @@ var (
 		"Undiscard":       {"InSteps"},
 		"NewDead":         {"Span"},
 		"Secrets":         {"Replaced"},
+		"Reconcile":       {"OneAtATime", "Missed"},
 		"Prune":           {"Chunks", "DatabaseClock"},
 		"PruneTurn":       {"OneAtATime", "InTurn"},
 		"Health":          {"CancelledContext", "Prove"},

@@ -342,7 +342,7 @@ func (d *doctor) engine(store driver.Store) (*hookonce.Engine, error) {
 	if d.faults != nil {
 		settings = &config.Settings{AllowUnsafe: settings.AllowUnsafe}
 	}
-	return NewEngine(store, settings, slog.New(slog.DiscardHandler))
+	return NewEngine(store, settings, slog.New(slog.DiscardHandler), nil)
 }
 
 // judgeClock judges the results of Engine.Clock.

@@ -239,7 +239,7 @@ func (p *program) apiOf(store driver.Store, settings *config.Settings, how acces
 	if how == reads {
 		engineLog = slog.New(slog.DiscardHandler)
 	}
-	engine, err := app.NewEngine(store, settings, engineLog)
+	engine, err := app.NewEngine(store, settings, engineLog, nil)
 	if err != nil {
 		return nil, err
 	}

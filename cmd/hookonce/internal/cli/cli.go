@@ -80,6 +80,7 @@ func (p *program) rootCommand() *cobra.Command {
 		p.refusedCommand(),
 		p.destinationsCommand(),
 		p.sourcesCommand(),
+		p.reconcileCommand(),
 		p.configCommand(),
 		p.providersCommand(),
 		p.verifyCommand(),
@@ -116,7 +117,7 @@ func group(root *cobra.Command) {
 		names     []string
 	}{
 		{"start", "Start:", []string{"demo", "init", "serve"}},
-		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "stats", "listen"}},
+		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "stats", "reconcile", "listen"}},
 		{"keep", "Keep it well:", []string{"doctor", "ready", "migrate", "prune", "backup"}},
 		{"test", "Test and check:", []string{"send", "verify", "probe", "bench", "providers", "config"}},
 	} {

@@ -10,22 +10,24 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/observe"
 )
 
 // engine is an engine for the settings, and its store. It is not running.
 type engine struct {
 	*hookonce.Engine
-	store driver.Store
+	store    driver.Store
+	settings *config.Settings
 }
 
-// withEngine calls work with an engine for the settings. Warnings of the engine go to stderr.
-func (p *program) withEngine(ctx context.Context, f *settingsFlags, work func(context.Context, *engine) error) error {
+// withEngine calls work with an engine for the settings. Warnings of the engine go to stderr. observer may be nil.
+func (p *program) withEngine(ctx context.Context, f *settingsFlags, observer *observe.Observer, work func(context.Context, *engine) error) error {
 	return p.withSettings(ctx, f, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
-		in, err := app.NewEngine(store, settings, p.warnings())
+		in, err := app.NewEngine(store, settings, p.warnings(), observer)
 		if err != nil {
 			return err
 		}
-		return work(ctx, &engine{in, store})
+		return work(ctx, &engine{in, store, settings})
 	})
 }
 

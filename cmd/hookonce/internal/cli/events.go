@@ -172,6 +172,9 @@ func repeats(n int64) string {
 
 // fromClient names the client and the gateway of a delivery.
 func fromClient(remote, gateway string) string {
+	if remote == driver.RemoteReconcile {
+		remote = "reconcile, which found it in the provider's list"
+	}
 	if gateway == "" {
 		return orDash(remote)
 	}

@@ -54,7 +54,7 @@ func startSources(t *testing.T, dir string) *gateway {
 // while somebody looks, figures, which are written 10 s after the deliveries, and the turn to prune.
 var eventTables = []string{
 	"event", "event_state", "event_attempt", "inline_failure", "object_version", "ordered_message", "message", "attempt", "attempt_response", "history", "job",
-	"delivery_count", "other_body", "body_seen", "quarantine", "source_window", "refused", "paused_destination", "armed_source",
+	"delivery_count", "other_body", "body_seen", "quarantine", "source_window", "refused", "paused_destination", "reconcile", "armed_source",
 	"learned_secret", "schema_migration",
 }
 

@@ -46,6 +46,7 @@ import (
 //	                          the status 0 it does not answer
 //	await PATH REGEXP         wait until the admin API of the gateway answers GET PATH with a match
 //	interrupt N REGEXP COMMAND...  run COMMAND, interrupt it once it prints a match, and require the exit code N
+//	list N                    start an API of Stripe at $API that lists N events of the last hours
 //	seed DATABASE             make a database that holds known events
 //	finish DATABASE OUTCOME   send the due messages to billing; OUTCOME is sent or dead
 //	sql DATABASE STMT         run statements; @FILE holds them
@@ -90,7 +91,7 @@ func TestScripts(t *testing.T) {
 				},
 				Cmds: map[string]func(*testscript.TestScript, bool, []string){
 					"run": runIt, "code": code, "error": wantError, "gateway": runGateway, "destination": setDestination, "await": await,
-					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "certificate": certificate, "capture": capture,
+					"interrupt": runInterrupted, "seed": seed, "finish": finish, "sql": runSQL, "quarantine": quarantine, "bare": bare, "certificate": certificate, "capture": capture, "list": startList,
 				},
 			})
 		})
@@ -101,9 +102,9 @@ func TestScripts(t *testing.T) {
 	run("Postgres", newDatabase)
 }
 
-// onPostgres are the scripts whose output depends on the kind of database. The tests of the stores prove that
+// onPostgres are the scripts whose output depends on the kind of database, or on what one process sees of another. The tests of the stores prove that
 // both have the same contents.
-var onPostgres = []string{"away", "move"}
+var onPostgres = []string{"away", "move", "reconcile"}
 
 // scriptsOf returns the scripts of each run of TestScripts.
 func scriptsOf(t *testing.T) map[string][]string {
@@ -180,7 +181,7 @@ func setUp(env *testscript.Env, database, seen string, names []string) {
 	env.Setenv("G1", driver.MessageID(driver.EventKey("github", "g1"), 0, "pushes"))
 	env.Setenv("NOBODY", "http://127.0.0.1:1")
 	env.Setenv("LONG", strings.Repeat("a", 256))
-	s := &scene{t: env.T().(testing.TB), variables: append([]string{"DESTINATION"}, names...)}
+	s := &scene{t: env.T().(testing.TB), variables: append([]string{"DESTINATION", "API"}, names...)}
 	for _, entry := range env.Vars {
 		name, _, _ := strings.Cut(entry, "=")
 		s.variables = append(s.variables, name)

@@ -53,6 +53,7 @@ var exits = map[string]string{
 	"quarantine retry":    "13",
 	"quarantine show":     "13",
 	"ready":               "1",
+	"reconcile":           "13",
 	"refused list":        "1",
 	"refused show":        "13",
 	"send":                "13",

@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -123,6 +125,29 @@ func setDestination(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Logf("$DESTINATION is %s", s.target.URL)
 		ts.Setenv("DESTINATION", s.target.URL)
 	}
+}
+
+// startList starts an API that lists events as that of Stripe does.
+func startList(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: list N")
+	}
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	at := time.Now().Add(-time.Hour).Unix()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer rk_of_the_test" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		var events []map[string]any
+		for i := range n {
+			events = append(events, map[string]any{"id": fmt.Sprint("evt_listed_", n-i), "type": "invoice.paid", "created": at - int64(i)})
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "data": events, "has_more": false})
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv("API", server.URL)
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {

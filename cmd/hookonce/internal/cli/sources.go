@@ -113,7 +113,7 @@ func (p *program) sourcesArmCommand() *cobra.Command {
 		}
 		ctx, stop := interruptible(cmd.Context())
 		defer stop()
-		return p.withEngine(ctx, flags, func(ctx context.Context, e *engine) error {
+		return p.withEngine(ctx, flags, nil, func(ctx context.Context, e *engine) error {
 			before, err := e.store.LearnedSecrets(ctx, args[:1])
 			if err != nil {
 				return err

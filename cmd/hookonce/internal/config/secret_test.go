@@ -72,6 +72,8 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: sendgrid, key: KEY}}", "sources: {a: {provider: chargebee, secrets: [KEY]}}", "sources: {a: {provider: square, secrets: [KEY], url: KEY}}",
 		"sources: {a: {provider: stripe, secrets: ['KEY\\n', \"KEY\\n\"]}}",
 		"sources: {a: {provider: alipay, url: 'http://a/', ack_key: KEY}}", "sources: {a: {provider: alipay, ack_key: [KEY]}}", "sources: {a: {provider: stripe, ack_key: KEY}}",
+		"sources: {a: {provider: stripe, reconcile: KEY}}", "sources: {a: {provider: stripe, reconcile: {key: [KEY], params: KEY}}}",
+		"sources: {a: {provider: stripe, reconcile: {key: \"KEY\\n\", params: {a: KEY}, url: 'http://u:KEY@h'}}}", "sources: {a: {provider: shopify, reconcile: {key: KEY}}}",
 		"destinations: {a: {url: 'http://a/', secret: KEY}}", "destinations: {a: {url: 'http://u:KEY@a/'}}", "destinations: {a: {url: 'http://a/?t=KEY#x'}}",
 		"destinations: {a: {url: 'http://a/%zz?t=KEY'}}", "destinations: {a: {url: 'ftp://KEY/'}}", "destinations: {a: {url: [KEY], secret: [KEY]}}",
 		"routes: [{url: 'http://u:KEY@a/', secret: [KEY]}]", "routes: [{url: 'KEY', secret: KEY}]", "x: KEY\n y: KEY",
@@ -89,6 +91,7 @@ func TestFaultsNeverShowSecrets(t *testing.T) {
 		"sources: {a: {provider: plaid, params: {client_id: V, secret: V, environment: V}}}", "sources: {a: {provider: V, scheme: V, params: {V: V}}}",
 		"sources: {a: {provider: deepgram, scheme: V, secrets: [V], event: {id: V, document: V}}}",
 		"sources: {a: {provider: alipay, url: 'http://a/', ack_key: V}}",
+		"sources: {a: {provider: github, reconcile: {key: \"V\\n\", types: [V], delay: V, url: V, params: {owner: V, x: V}}}}",
 		"destinations: {a: {url: V, timeout: V, concurrency: V, rate: V, retry: {attempts: V, first: V, max: V}}}",
 		"routes: [{name: V, to: V, sources: [V], where: 'V =='}]", "routes: [{name: V., url: V}]", "routes: [{url: 'http://a/', where: 'V'}]",
 	} {

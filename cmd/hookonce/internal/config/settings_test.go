@@ -84,7 +84,7 @@ func TestLoadEverything(t *testing.T) {
 	}
 	if got, want := warnings(s), "hookonce.yaml:11:12: retention: a retention of 90d is longer than the dedupe window of 45d: "+
 		"bodies are removed with the identity, at the end of the window\n"+
-		"hookonce.yaml:110:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
+		"hookonce.yaml:114:3: sources.lab: unsigned: anyone can send to /webhooks/lab"; got != want {
 		t.Errorf("warnings:\n got %s\nwant %s", got, want)
 	}
 	if got, want := s.DatabaseDisplay(), "postgres://hooks:<secret>@db1.internal,db2.internal:5433/hooks?target_session_attrs=read-write"; got != want {
@@ -132,6 +132,7 @@ func fullEngine() hookonce.Config {
 			{
 				Name: "pay", Provider: provider.Stripe, Tolerance: 10 * time.Minute,
 				Redelivery: hookonce.RedeliveryAck, Rate: hookonce.Rate{Count: 100, Per: time.Second},
+				Reconcile: &hookonce.Reconcile{Key: "a-secret-out-of-a-file", Delay: time.Hour, Every: 15 * time.Minute, Types: []string{"invoice.*"}, URL: "https://api.internal"},
 				Stale: []hookonce.StaleRule{
 					{Types: []string{"customer.subscription.updated", "invoice.*"}, Key: "body:data.object.id", Version: "body:created"},
 					{Key: "body:data.object.type + body:data.object.id", Version: "header:X-Sequence | body:sequence"},
@@ -140,6 +141,7 @@ func fullEngine() hookonce.Config {
 			{
 				Name: "code", Provider: provider.GitHub, Scheme: "sha1", Malformed: hookonce.MalformedQuarantine, ReplayGuard: true,
 				ContentEncodings: []string{"gzip"}, MaxBody: 2 << 20, AckTimeout: 2 * time.Second, DedupeWindow: 90 * day, Retention: 36 * time.Hour,
+				Reconcile: &hookonce.Reconcile{Key: "a-key-of-the-api", Params: map[string]string{"owner": "o", "repo": "r", "hook": "7"}},
 			},
 			{
 				Name: "partner", Provider: provider.HMAC, URL: "https://hooks.example.com/webhooks/partner",

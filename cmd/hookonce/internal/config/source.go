@@ -22,6 +22,7 @@ const (
 var sourceKeys = []string{
 	"provider", "secrets", "signature", "token", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
 	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "on_dead", "stale",
+	"reconcile",
 }
 
 // sourceReader reads the sources.
@@ -64,6 +65,7 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 		Consume:          hookonce.Consume(r.word(m.get("consume"))),
 		OnDead:           r.word(m.get("on_dead")),
 		Stale:            r.stale(m.get("stale")),
+		Reconcile:        r.reconcile(m.get("reconcile")),
 		DedupeWindow:     r.duration(m.get("dedupe_window"), 1, maxAge),
 		Retention:        r.duration(m.get("retention"), 1, maxAge),
 	}
@@ -76,6 +78,19 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 	r.secrets(&s, m)
 	r.name(s.Name, m)
 	return s
+}
+
+// reconcile reads how the provider's API is read.
+func (r *sourceReader) reconcile(n *node) *hookonce.Reconcile {
+	if n == nil {
+		return nil
+	}
+	m := r.mapping(n, "key", "types", "params", "url", "delay", "every")
+	key, _ := r.secret(m.get("key"))
+	return &hookonce.Reconcile{
+		Key: string(key), Types: r.types(m.get("types")), Params: r.params(m.get("params")), URL: r.word(m.get("url")),
+		Delay: r.duration(m.get("delay"), 1, day), Every: r.duration(m.get("every"), time.Minute, day),
+	}
 }
 
 // event reads the event rules of a source.
