@@ -45,7 +45,7 @@ type source struct {
 	// secretHeaders and secretParam are where its scheme carries a credential; see provider.Carriers.
 	secretHeaders []string
 	secretParam   string
-	// signatureHeaders hold the signature and what it covers, but no credential.
+	// signatureHeaders hold the signature and signed text, but no credential.
 	signatureHeaders []string
 	// secretBody says that a body may hold a credential.
 	secretBody bool

@@ -26,7 +26,7 @@ type Reconciling interface {
 	ForgetReconciles(ctx context.Context, sources []string) error
 }
 
-// MissedKept is how long the events that looks found missing are added up: a look that finds some later begins anew.
+// MissedKept is how long the events that looks found missing are added up: a look that finds some later begins again.
 const MissedKept = 24 * time.Hour
 
 // Reconcile says how far a list was looked at.

@@ -27,7 +27,7 @@ func (g *gateway) claimInLine(t *testing.T, from, to int) {
 	}
 }
 
-// admit leases all that is due, and returns the outcome of what is let go.
+// admit leases all due messages, and returns the outcome of those that are let go.
 func (g *gateway) admit(t *testing.T, outcome driver.MessageOutcome) *driver.CompleteParams {
 	t.Helper()
 	p, c := &driver.AdmitParams{}, &driver.CompleteParams{}

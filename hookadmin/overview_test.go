@@ -46,13 +46,17 @@ func TestSettings(t *testing.T) {
 		"replay_guard": false, "max_body": "1048576", "ack_timeout_seconds": 3.0, "dedupe_window_seconds": 2592000.0,
 		"retention_seconds": 3600.0, "provider_retries_seconds": 0.0, "routes": []any{"r1"}, "on_dead": "crm",
 		"learned_secrets": 0.0, "learned_at": nil, "armed_until": nil, "reconcile": nil,
+		"address": "/webhooks/lab", "health": "watch", "why": "Requests are not verified.", "deliveries": "0", "last_delivery_at": nil,
 	}
+	const silent = "No deliveries in the last 24 hours."
 	github := map[string]any{
 		"name": "github", "provider": "github", "unsigned": false, "consume": "routes", "replay_guard": true,
 		"max_body": fmt.Sprint(25 << 20), "ack_timeout_seconds": 3.0, "routes": []any{"r2", "r1"}, "on_dead": "",
+		"address": "/webhooks/github", "health": "silent", "why": silent,
 	}
 	stripe := map[string]any{
 		"name": "stripe", "provider": "stripe", "unsigned": false, "consume": "routes", "provider_retries_seconds": 259200.0, "on_dead": "",
+		"address": "/webhooks/stripe", "health": "silent", "why": silent,
 	}
 	for key, value := range lab {
 		for _, other := range []map[string]any{github, stripe} {

@@ -18,6 +18,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // session returns a transaction of another session, open until the test ends it.
@@ -238,7 +239,7 @@ func TestHotKeys(t *testing.T) {
 	w := private(t, dbtest.StartServer(t, nil))
 	stores := []*world{w, connect(t, w.pool.Config().ConnString(), hookpgx.DefaultSchema, nil)}
 	concurrently(t, 8, func(me int) error {
-		for round := range 40 {
+		for round := range group.Rounds(15, 40) {
 			var batch []driver.Claim
 			for i := range 12 {
 				c := newQueued(fmt.Sprint("evt_", (round*5+i*(me%3+1))%60))

@@ -52,7 +52,7 @@ func TestFullQueue(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "LOCK TABLE "+w.schema+".event IN EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	const n = 256
+	const n = 128
 	codes := make([]int, n)
 	var wg sync.WaitGroup
 	for i := range n {

@@ -23,31 +23,39 @@ const (
 // the indexes. Looks for due rows must not read them all each time.
 func TestOpenTransaction(t *testing.T) {
 	t.Parallel()
+	type look struct {
+		name string
+		at   func(t *testing.T, w *world, i int) error
+	}
 	for _, c := range []struct {
 		name   string
 		finish func(t *testing.T, w *world) // many rows
-		look   func(t *testing.T, w *world, i int) error
+		looks  []look                       // those that leave rows come last
 	}{
-		{"lease", leaseMany, func(t *testing.T, w *world, i int) error {
-			w.mustClaim(t, true, newClaim(fmt.Sprint("evt ", i), "billing"))
-			return leaseAll(t, w, 1)
+		{"messages", leaseMany, []look{
+			{"due destinations", func(t *testing.T, w *world, _ int) error {
+				due, err := w.DueDestinations(t.Context(), []string{"to-billing"})
+				return errors.Join(err, wantNone(len(due)))
+			}},
+			{"lease", func(t *testing.T, w *world, i int) error {
+				w.mustClaim(t, true, newClaim(fmt.Sprint("evt ", i), "billing"))
+				return leaseAll(t, w, 1)
+			}},
 		}},
-		{"due destinations", leaseMany, func(t *testing.T, w *world, _ int) error {
-			due, err := w.DueDestinations(t.Context(), []string{"to-billing"})
-			return errors.Join(err, wantNone(len(due)))
-		}},
-		{"take", takeMany, func(t *testing.T, w *world, i int) error {
-			w.queue(t, fmt.Sprint("evt ", i))
-			run := w.take(t, 1, false)
-			return run.Finish(t.Context(), succeeded(run))
-		}},
-		{"due sources", takeMany, func(t *testing.T, w *world, _ int) error {
-			due, err := w.DueSources(t.Context(), []string{"stripe"})
-			return errors.Join(err, wantNone(len(due)))
-		}},
-		{"reserve", takeMany, func(t *testing.T, w *world, i int) error {
-			w.queue(t, fmt.Sprint("evt ", i))
-			return reserveOne(t, w, "*")
+		{"events", takeMany, []look{
+			{"due sources", func(t *testing.T, w *world, _ int) error {
+				due, err := w.DueSources(t.Context(), []string{"stripe"})
+				return errors.Join(err, wantNone(len(due)))
+			}},
+			{"take", func(t *testing.T, w *world, i int) error {
+				w.queue(t, fmt.Sprint("take ", i))
+				run := w.take(t, 1, false)
+				return run.Finish(t.Context(), succeeded(run))
+			}},
+			{"reserve", func(t *testing.T, w *world, i int) error {
+				w.queue(t, fmt.Sprint("reserve ", i))
+				return reserveOne(t, w, "*")
+			}},
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,7 +70,11 @@ func TestOpenTransaction(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.finish(t, w)
-			readsFew(t, plans, func(i int) error { return c.look(t, w, i) })
+			for _, look := range c.looks {
+				t.Run(look.name, func(t *testing.T) {
+					readsFew(t, plans, func(i int) error { return look.at(t, w, i) })
+				})
+			}
 		})
 	}
 }
@@ -71,6 +83,8 @@ func TestOpenTransaction(t *testing.T) {
 // read it each time.
 func TestForeignTypes(t *testing.T) {
 	t.Parallel()
+	w, plans := openExplained(t, nil)
+	claimOld(t, w, queued)
 	for name, look := range map[string]func(*world) error{
 		"take": func(w *world) error {
 			p := takeOf(1, false)
@@ -84,11 +98,8 @@ func TestForeignTypes(t *testing.T) {
 		"reserve": func(w *world) error { return reserveOne(t, w, "mine.*") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, plans := openExplained(t, nil)
-			claimOld(t, w, queued)
 			readsFew(t, plans, func(i int) error {
-				c := queued(fmt.Sprint("evt ", i))
+				c := queued(fmt.Sprint(name, i))
 				c.Type = "mine.paid"
 				w.mustClaim(t, true, c)
 				return look(w)

@@ -14,13 +14,13 @@ import (
 func TestPlansOfLines(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
-	insertMany(t, w)
+	insertEvents(t, w, fewEvents)
 	w.exec(t, "UPDATE {schema}.message SET state = 0, destination = 'to-billing', due_at = {schema}.parked()")
 	w.exec(t, `
 		INSERT INTO {schema}.ordered_message (message_id, line, source, destination, version, received_at, hold)
 		SELECT 'msg_' || i, sha256(CASE WHEN i % 2 = 0 THEN 'long' ELSE (i / 20)::text END::bytea), 'stripe', 'to-billing',
 			decode(lpad(to_hex(i), 8, '0'), 'hex'), now(), true
-		FROM generate_series(1, $1::int) i`, planEvents)
+		FROM generate_series(1, $1::int) i`, fewEvents)
 	w.exec(t, "UPDATE {schema}.message SET due_at = now() - interval '1 minute' WHERE id IN ('msg_1', 'msg_2', 'msg_21', 'msg_40', 'msg_41')")
 	analyze(t, w)
 	w.exec(t, "VACUUM ANALYZE {schema}.ordered_message")

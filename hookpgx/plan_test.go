@@ -14,6 +14,7 @@ import (
 
 const (
 	planEvents = 60_000 // events and messages in the tables
+	fewEvents  = 20_000 // the same, where the planner needs no more to use the indexes
 	planRare   = 40     // rows, or more, in each of the rarer states
 	// planRows is the most rows of one table that a statement may read: far more than it should,
 	// and far fewer than there are.
@@ -149,7 +150,7 @@ func TestKeptPlans(t *testing.T) {
 	if _, err := w.Claim(t.Context(), mostlyKnown); err != nil {
 		t.Fatal(err)
 	}
-	insertMany(t, w)
+	insertEvents(t, w, fewEvents)
 	w.exec(t, "UPDATE {schema}.message SET state = 3 WHERE state = 2") // a destination died
 	plans.bound(t, "claim", func() error {
 		var batch []driver.Claim
@@ -339,18 +340,24 @@ func analyze(t *testing.T, w *world) {
 // insertMany is fill without updating the server's statistics.
 func insertMany(t *testing.T, w *world) {
 	t.Helper()
+	insertEvents(t, w, planEvents)
+}
+
+// insertEvents is insertMany with n events.
+func insertEvents(t *testing.T, w *world, n int) {
+	t.Helper()
 	w.exec(t, `
 		INSERT INTO {schema}.event (key, source, event_id, type, received_at, headers, body, body_sha256, work)
 		SELECT sha256(i::text::bytea), 'stripe', 'evt_' || i, 'thing.happened', now() - i * interval '1 second',
 			'{}', 'body', sha256(i::text::bytea), CASE WHEN i % 10 = 0 THEN 1 ELSE 0 END
-		FROM generate_series(1, $1::int) i`, planEvents)
+		FROM generate_series(1, $1::int) i`, n)
 	w.exec(t, `
 		INSERT INTO {schema}.event_state (key, source, type, state, received_at, due_at, failed_at, note, signature)
 		SELECT sha256(i::text::bytea), 'stripe', 'thing.happened', s, now() - i * interval '1 second', now(), CASE s WHEN 3 THEN now() END, CASE s WHEN 4 THEN $2::text ELSE '' END,
 			CASE s WHEN 3 THEN {schema}.error_signature(NULL) END
 		FROM generate_series(10, $1::int, 10) i
 		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int < 50 THEN (i % $3::int) / 10 ELSE 2 END AS s) s`,
-		planEvents, driver.NoteDiscarded, planEvents/planRare)
+		n, driver.NoteDiscarded, n/planRare)
 	w.exec(t, `
 		INSERT INTO {schema}.message (id, event_key, generation, route, destination, state, received_at, due_at, created_at, failed_at, note)
 		SELECT 'msg_' || i, sha256(i::text::bytea), 0, 'billing', CASE i / $3::int % 2 WHEN 0 THEN 'to-audit' ELSE 'to-billing' END,
@@ -358,5 +365,5 @@ func insertMany(t *testing.T, w *world) {
 		FROM generate_series(1, $1::int) i
 		CROSS JOIN LATERAL (SELECT CASE WHEN i % $3::int BETWEEN 101 AND 109 THEN (i % $3::int - 100) / 2 ELSE 2 END AS s) s
 		WHERE i % 10 > 0`,
-		planEvents, driver.NoteDiscarded, planEvents/planRare)
+		n, driver.NoteDiscarded, n/planRare)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestPruneAgainstClaims claims the same few keys repeatedly while they are pruned, counted and
@@ -68,7 +69,7 @@ func pruneAgainstClaims(t *testing.T, guard driver.BodyGuard) {
 			defer mu.Unlock()
 			return claimed > 3*len(all)
 		}
-		for round := 0; round < 60 || !several(); round++ {
+		for round := 0; round < group.Rounds(20, 60) || !several(); round++ {
 			got, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: all, LockTimeout: eventually.Bound})
 			if err != nil {
 				return err

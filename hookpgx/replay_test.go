@@ -280,10 +280,7 @@ func TestOperatorsAgainstWork(t *testing.T) {
 			return err
 		},
 	}
-	rounds := 15
-	if group.Long() {
-		rounds = 60
-	}
+	rounds := group.Rounds(15, 60)
 	worked := make([]atomic.Int32, len(do))
 	concurrently(t, 2*len(do), func(me int) error {
 		for round, began := 0, time.Now(); round < rounds || worked[me%len(do)].Load() == 0 && time.Since(began) < eventually.Bound; round++ {
@@ -357,7 +354,8 @@ func refusedReplay(err error) bool {
 // has its body.
 func TestReplayWhileBodiesArePruned(t *testing.T) {
 	t.Parallel()
-	const rounds, events = 10, 200
+	const events = 200
+	rounds := group.Rounds(4, 10)
 	w := open(t, nil)
 	replayed := 0
 	for round := range rounds {

@@ -265,7 +265,7 @@ func TestSwallowedErrors(t *testing.T) {
 	}
 }
 
-// A transaction's number says nothing in another cluster. There, nobody takes a handler's own commit for one that he
+// A transaction's number says nothing in another cluster. There, no one takes a handler's own commit for one that he
 // knows.
 func TestOutcomeElsewhere(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	planBacklog = 100_000 // due events of another source, earlier than all others
-	planOwn     = 300     // due events of each kind
+	planBacklog = 30_000 // due events of another source, earlier than all others
+	planOwn     = 300    // due events of each kind
 )
 
 // TestPlansOfWork takes and finishes events behind a backlog of another source, and has the server

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // The test binary runs itself as the process to kill.
@@ -42,7 +43,7 @@ func childMain(path string) {
 // acknowledged.
 func TestKilledWhileClaiming(t *testing.T) {
 	t.Parallel()
-	const cycles = 20
+	cycles := group.Rounds(8, 20)
 	path := filepath.Join(t.TempDir(), "hookonce.db")
 	store := openMigrated(t, path)
 	total := 0

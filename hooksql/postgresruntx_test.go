@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/internal/pgstore"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // testDB is a DB that shows the latest transaction of its client.
@@ -276,7 +277,7 @@ func TestPostgresTxSeverRaces(t *testing.T) {
 	t.Parallel()
 	db, table := openTxDB(t)
 	outcomes := map[string]pgstore.Outcome{} // of failed commits, by row
-	const rounds = 40
+	rounds := group.Rounds(16, 40)
 	for i := range rounds {
 		tx := begin(t, db)
 		row := fmt.Sprint(i)

@@ -1,4 +1,4 @@
-// Package observe has what an engine calls for metrics and traces. See Config.Observer and Config.Tracer of package
+// Package observe has the functions that an engine calls for metrics and traces. See Config.Observer and Config.Tracer of package
 // hookonce. Package hookmetrics has an Observer that counts for Prometheus.
 package observe
 

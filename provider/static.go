@@ -103,8 +103,8 @@ func Carriers(s *verify.Scheme) (headers []string, param string) {
 
 var headerRef = regexp.MustCompile(`header:([A-Za-z0-9-]+)`)
 
-// SignatureHeaders returns the canonical names of the headers that hold the signature of a scheme and what it
-// covers. It returns nil for schemes whose requests carry the secret itself, or a JWT.
+// SignatureHeaders returns the canonical names of the headers that hold the signature of a scheme, or signed text.
+// It returns nil for schemes whose requests carry the secret itself, or a JWT.
 func SignatureHeaders(s *verify.Scheme) []string {
 	if carriesCredential(s) {
 		return nil

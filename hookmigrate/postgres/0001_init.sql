@@ -628,7 +628,7 @@ CREATE TABLE {schema}.paused_destination (
 -- How far the list of events of a provider's API was looked at. A look holds the lease with its fence.
 CREATE TABLE {schema}.reconcile (
 	source        text COLLATE "C" PRIMARY KEY,
-	list          bytea NOT NULL,       -- a hash of which list: another one begins anew
+	list          bytea NOT NULL,       -- a hash of the list: another list begins at its start
 	began_at      timestamptz NOT NULL, -- nothing older is looked at
 	done_until    timestamptz NOT NULL, -- all events up to then were looked at
 	fence         bigint NOT NULL,
@@ -2307,7 +2307,7 @@ BEGIN
 	IF q ~ '\$\w*\$' THEN -- such a body, cut into statements
 		q := regexp_replace(q, '\$\w*\$|\m(begin|loop|then|else)\M', ';', 'gi');
 	END IF;
-	-- What stands in parentheses matters only if it calls take.
+	-- Text in parentheses matters only if it calls take.
 	LOOP
 		collapsed := regexp_replace(q, '\(((?!\mtake\M)[^()])*\)', '#', 'gi');
 		EXIT WHEN collapsed = q;

@@ -501,7 +501,7 @@ CREATE TABLE hookonce_paused_destination (
 -- How far the list of events of a provider's API was looked at. A look holds the lease with its fence.
 CREATE TABLE hookonce_reconcile (
     source        TEXT    NOT NULL PRIMARY KEY,
-    list          BLOB    NOT NULL, -- a hash of which list: another one begins anew
+    list          BLOB    NOT NULL, -- a hash of the list: another list begins at its start
     began_at      INTEGER NOT NULL, -- nothing older is looked at
     done_until    INTEGER NOT NULL, -- all events up to then were looked at
     fence         INTEGER NOT NULL,

@@ -71,7 +71,7 @@ func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
 // Holds reports whether Add keeps rows. A caller that asks first saves making a row.
 func (c *Collector) Holds() bool { return c.running.Load() || c.watched.Load() }
 
-// Add keeps r until it is written, or Run knows that nobody looks. Equal deliveries become one row with a count.
+// Add keeps r until it is written, or Run knows that no one looks. Equal deliveries become one row with a count.
 // Rows beyond the bounds are counted, and the last row of the group says how many they were. Add does
 // not wait for the store.
 func (c *Collector) Add(r Row) {

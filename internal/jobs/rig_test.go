@@ -68,7 +68,7 @@ func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 	return store, dsn, schema
 }
 
-// execute runs SQL, in which {schema} stands for the schema.
+// execute runs SQL. There {schema} stands for the schema.
 func execute(t *testing.T, dsn, schema, sql string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -291,10 +291,7 @@ func TestDiscardedEvents(t *testing.T) {
 func TestTwoRunners(t *testing.T) {
 	t.Parallel()
 	store, _, _ := openPostgres(t)
-	letters := 80
-	if group.Long() {
-		letters = 250
-	}
+	letters := group.Rounds(80, 250)
 	var all [6][]driver.Claim
 	for i := range all {
 		prefix := fmt.Sprintf("j%d-", i)

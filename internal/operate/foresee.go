@@ -49,7 +49,7 @@ func (o *Operator) foresee(mode driver.ReplayMode, to, note string) jobs.Foresee
 				return err
 			}
 			for m := range e.Messages {
-				e.Messages[m].Leased = false // the job waits for what is being sent
+				e.Messages[m].Leased = false // the job waits for messages in flight
 			}
 			plan, err := lifecycle.For((*lifecycle.Event)(e), p)
 			tally.Add(e, plan, err)

@@ -95,6 +95,7 @@ package pgstore
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -193,8 +194,8 @@ func New(schema string, pools Pools) *Store {
 	s.binary, _ = pools.Receive.(BinaryDB)
 	s.workBinary, _ = pools.Work.(BinaryDB)
 	s.sweepFrom.Store(firstRun)
-	for _, sql := range declared {
-		s.statements = append(s.statements, newStatement(strings.ReplaceAll(qualified(sql), "{schema}", s.schema)))
+	for _, sql := range qualifiedTexts() {
+		s.statements = append(s.statements, newStatement(strings.ReplaceAll(sql, "{schema}", s.schema)))
 	}
 	return s
 }
@@ -204,6 +205,15 @@ type text int
 
 // declared are all statements that need nothing but the name of the schema. {schema} stands for it.
 var declared []string
+
+// qualifiedTexts returns declared for every search_path. Qualifying takes milliseconds, and does not depend on the schema.
+var qualifiedTexts = sync.OnceValue(func() []string {
+	texts := make([]string, len(declared))
+	for i, sql := range declared {
+		texts[i] = qualified(sql)
+	}
+	return texts
+})
 
 // statement declares a statement.
 func statement(sql string) text {

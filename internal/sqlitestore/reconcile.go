@@ -105,7 +105,7 @@ func (s *Store) Reconciles(ctx context.Context, sources []string) (all []driver.
 	}
 	err = s.read(ctx, "reading how far providers' lists were looked at", func(ctx context.Context, tx *sql.Tx) error {
 		now := clock(time.Time{})
-		rows, err := tx.QueryContext(ctx, selectReconciles, string(names))
+		rows, err := tx.QueryContext(ctx, selectReconciles, string(names)) //nolint:sqlclosecheck // collect closes them
 		all, err = collect(rows, err, func(r *driver.Reconcile) error { return scanReconcile(rows.Scan, now, r) })
 		return err
 	})

@@ -77,7 +77,7 @@ func (c *pair) close() {
 	c.server.Close()
 }
 
-// forward forwards what passes lets through. A frozen pair is left open, and nobody reads it.
+// forward forwards what passes lets through. A frozen pair is left open, and no one reads it.
 func (c *pair) forward(to, from net.Conn, passes func([]byte) bool) {
 	buf := make([]byte, 32<<10)
 	for {

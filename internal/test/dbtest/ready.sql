@@ -12,27 +12,30 @@ CREATE TABLE IF NOT EXISTS {ready}.schema (
 	free      boolean NOT NULL DEFAULT false
 );
 
--- Tells definitions apart: a changed row of a catalog, or of the applied steps, has another xmin.
+-- Tells definitions apart: a changed row of a catalog, or of the applied steps, has another xmin. It reads no catalog whole:
+-- what depends on the schema is what lies in it.
 CREATE OR REPLACE FUNCTION {ready}.print(name text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	space oid := to_regnamespace(quote_ident(name));
-	relations oid[] := ARRAY(SELECT oid FROM pg_class WHERE relnamespace = space);
+	within oid[] := ARRAY(SELECT objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = space);
+	relations oid[] := ARRAY(SELECT oid FROM pg_class WHERE oid = ANY (within) OR oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = ANY (within)));
 	steps text;
 BEGIN
 	EXECUTE format('SELECT concat_ws('' '', count(*), sum(version * xmin::text::bigint)) FROM %I.schema_migration', name) INTO steps;
 	RETURN concat_ws(' ', steps, (
 		SELECT string_agg(concat_ws(' ', n, sum), ',') FROM (
 			SELECT count(*), sum(xmin::text::bigint) FROM pg_namespace WHERE oid = space
-			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_class WHERE relnamespace = space
+			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_class WHERE oid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_attribute WHERE attrelid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_attrdef WHERE adrelid = ANY (relations)
-			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_constraint WHERE connamespace = space
+			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_constraint WHERE conrelid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_index WHERE indrelid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_trigger WHERE tgrelid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_rewrite WHERE ev_class = ANY (relations)
-			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_proc WHERE pronamespace = space
+			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_proc WHERE oid = ANY (within)
+			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_type WHERE oid = ANY (within)
 		) AS part (n, sum)
 	));
 END
@@ -66,19 +69,23 @@ AS $$
 DECLARE
 	known {ready}.schema := (SELECT s FROM {ready}.schema s WHERE s.name = given);
 	space oid := to_regnamespace(quote_ident(given));
+	tables oid[] := ARRAY(
+		SELECT c.oid FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relkind = 'r'
+		WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = space
+	);
 	r record;
 BEGIN
-	FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND oid <> ALL (known.relations) LOOP
+	FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE oid = ANY (tables) AND oid <> ALL (known.relations) LOOP
 		EXECUTE 'DROP TABLE IF EXISTS ' || r.name || ' CASCADE';
 	END LOOP;
 	IF space IS NULL OR {ready}.print(given) <> known.print
-		OR EXISTS (SELECT FROM pg_class WHERE relnamespace = space AND relkind = 'r' AND pg_relation_size(oid) > 256 * 1024)
+		OR EXISTS (SELECT FROM unnest(tables) AS t WHERE pg_relation_size(t) > 256 * 1024)
 	THEN
 		EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', given);
 		DELETE FROM {ready}.schema s WHERE s.name = given;
 		RETURN false;
 	END IF;
-	FOR r IN SELECT oid::regclass AS name, relname FROM pg_class WHERE relnamespace = space AND relkind = 'r' LOOP
+	FOR r IN SELECT oid::regclass AS name, relname FROM pg_class WHERE oid = ANY (tables) LOOP
 		IF r.relname <> 'schema_migration' AND pg_relation_size(r.name) > 0 THEN
 			EXECUTE 'DELETE FROM ' || r.name;
 		END IF;

@@ -196,7 +196,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/send", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell",
+			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/send", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell", "observe",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "charm.land/bubbles/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

@@ -37,14 +37,6 @@ func anyStore(t *testing.T, test func(t *testing.T, db *database)) {
 	onStores(t, test, "sqlite")
 }
 
-// inLong returns how much a test does: less in a plain run.
-func inLong(plain, long int) int {
-	if group.Long() {
-		return long
-	}
-	return plain
-}
-
 func onStores(t *testing.T, test func(t *testing.T, db *database), stores ...string) {
 	t.Parallel()
 	for _, store := range stores {

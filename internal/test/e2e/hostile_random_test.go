@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const randomSettings = `
@@ -53,7 +55,7 @@ func moody(seed uint64) *hostile {
 // A destination that fails at first and then succeeds does its work once for every event, though it
 // dedupes by webhook-id alone.
 func TestFailsFirstThenOneEffectUnderOneKey(t *testing.T) {
-	events := inLong(60, 200)
+	events := group.Rounds(60, 200)
 	anyStore(t, func(t *testing.T, db *database) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)

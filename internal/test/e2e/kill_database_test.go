@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // All of PostgreSQL is killed at random moments and started again, many times. The gateways keep
@@ -13,7 +15,7 @@ func TestDatabaseKilledUnderLoad(t *testing.T) {
 	server := dbtest.StartServer(t, nil)
 	l := newLoad(t, privateDatabase(t, server), loadSettings, "a", "b")
 	l.startAll()
-	l.killAtLeast(inLong(6, 30), withoutDatabase, func() {
+	l.killAtLeast(group.Rounds(6, 30), withoutDatabase, func() {
 		l.waitRandomMoment(200)
 		server.Kill(t)
 		l.figures.kills++

@@ -3,6 +3,8 @@ package e2e
 import (
 	"testing"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // One of two gateways is killed at random moments and started again, many times. No acknowledged
@@ -11,7 +13,7 @@ func TestOneOfTwoGatewaysKilled(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "postgres"), loadSettings, "a", "b")
 	l.startAll()
-	l.killGateways(inLong(12, 100))
+	l.killGateways(group.Rounds(12, 100))
 	l.finish()
 	mustHave(t, interrupted(l.check()))
 }
@@ -21,7 +23,7 @@ func TestOnlyGatewayKilled(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "sqlite"), loadSettings, "a")
 	l.startAll()
-	l.killGateways(inLong(12, 50))
+	l.killGateways(group.Rounds(12, 50))
 	l.finish()
 	mustHave(t, interrupted(l.check()))
 }

@@ -155,7 +155,7 @@ func TestOrderUnderKills(t *testing.T) {
 			go func() { sending.Wait(); close(sent) }()
 			kills := 0
 			for more := true; more; kills++ {
-				<-time.After(time.Duration(rand.IntN(inLong(700, 5000))) * time.Millisecond) // a random moment
+				<-time.After(time.Duration(rand.IntN(group.Rounds(700, 5000))) * time.Millisecond) // a random moment
 				i := rand.IntN(len(up))
 				pick(i).kill()
 				fresh := w.start(t)

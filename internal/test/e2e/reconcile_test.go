@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const reconcileSettings = `
@@ -92,14 +93,14 @@ func (l *providerList) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // reconcile beside them, and the API fails now and then. Each event takes effect once.
 func TestReconcileKilled(t *testing.T) {
 	eachStore(t, func(t *testing.T, db *database) {
-		n, kills := inLong(300, 100_000), inLong(3, 12)
-		list := &providerList{place: map[string]int{}, fails: int64(inLong(11, 101))}
+		n, kills := group.Rounds(300, 100_000), group.Rounds(3, 12)
+		list := &providerList{place: map[string]int{}, fails: int64(group.Rounds(11, 101))}
 		api := httptest.NewServer(list)
 		t.Cleanup(api.Close)
 		w := newWorld(t, db, reconcileSettings)
 		w.env = append(w.env, "API="+api.URL, "API_KEY="+apiKey)
 		go func() {
-			for range w.sink.arrived { // nobody waits for single requests
+			for range w.sink.arrived { // no one waits for single requests
 			}
 		}()
 		places := make([]atomic.Pointer[gateway], map[string]int{"sqlite": 1, "postgres": 2}[db.store])

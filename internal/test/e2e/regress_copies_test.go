@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
+
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // Defect class: a receiver checks whether an event exists and then inserts it. Of several copies
@@ -23,7 +25,7 @@ func TestCopiesAtOnceGetNothingButOKAndTryAgain(t *testing.T) {
 		}
 		gateways[0].expect(t, push("model"), "200 ok")
 		const ids, copies = 6, 24
-		rounds := inLong(4, 6)
+		rounds := group.Rounds(4, 6)
 		for round := range rounds {
 			id := func(i int) string { return fmt.Sprintf("r%d-%d", round, i%ids) }
 			var mu sync.Mutex

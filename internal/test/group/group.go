@@ -98,3 +98,11 @@ func Only(name string, besides ...string) {
 		}
 	}
 }
+
+// Rounds returns how often a test repeats itself: fewer times in a short run.
+func Rounds(short, long int) int {
+	if Long() {
+		return long
+	}
+	return short
+}

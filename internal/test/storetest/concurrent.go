@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // ExerciseConcurrent runs two stores on one database against each other. Each case calls open for
@@ -111,7 +112,7 @@ func (p *pair) claimAll(s driver.Store, at time.Time, claims ...driver.Claim) ([
 }
 
 func raceOneKey(p *pair, routes ...string) {
-	for round := range 5 {
+	for round := range group.Rounds(2, 5) {
 		const callers = 64
 		c := newEither("stripe", fmt.Sprint("evt_", round), "{}", routes...)
 		var results [callers]driver.ClaimResult
@@ -133,10 +134,11 @@ func raceOneKey(p *pair, routes ...string) {
 	}
 }
 
-// raceTwoBatches claims the same 200 events in two batches at once, and 100 of them in further
+// raceTwoBatches claims the same events in two batches at once, and half of them in further
 // batches. Every event has one winner, and no batch fails.
 func raceTwoBatches(p *pair, routes ...string) {
-	const events, callers = 200, 6
+	const callers = 6
+	events := group.Rounds(60, 200)
 	var all []driver.Claim
 	for i := range events {
 		all = append(all, newEither("stripe", fmt.Sprint("evt_", i), fmt.Sprint(i), routes...))
@@ -173,7 +175,7 @@ func raceTwoBatches(p *pair, routes ...string) {
 // raceOneBody delivers one body under many ids at once to a source that refuses repeats. Exactly
 // one event is claimed.
 func raceOneBody(p *pair) {
-	for round := range 5 {
+	for round := range group.Rounds(2, 5) {
 		const callers = 32
 		claims := make([]driver.Claim, callers)
 		for i := range claims {

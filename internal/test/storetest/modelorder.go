@@ -42,7 +42,7 @@ type orderWorld struct {
 type modelFlight struct {
 	ordered
 	until  time.Time // the end of its lease
-	killed bool      // nobody records its outcome
+	killed bool      // no one records its outcome
 }
 
 func (w *orderWorld) object(m *modelFlight) string { return m.EventID[:2] }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // Parameters of raceEverything. Time stands still, so no lease expires by itself, and a message
@@ -80,7 +81,7 @@ func raceEverything(p *pair) {
 	}
 	p.atOnce(crowdWorkers, func(s driver.Store, i int) error {
 		r := rand.New(rand.NewPCG(rand.Uint64(), uint64(i)))
-		for n := 0; n < crowdSteps || n < crowdMaxSteps && len(w.missing()) > 0; n++ {
+		for n := 0; n < group.Rounds(crowdSteps/3, crowdSteps) || n < crowdMaxSteps && len(w.missing()) > 0; n++ {
 			step := steps[r.IntN(len(steps))]
 			err := step.do(s, r)
 			for errors.Is(err, driver.ErrSerialization) {

@@ -8,12 +8,13 @@ import (
 	"sync"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // raceDeadLetter works on one dead letter in every way at once. Exactly one caller gets it, and the
 // history names that action.
 func raceDeadLetter(p *pair) {
-	const rounds = 25
+	rounds := group.Rounds(8, 25)
 	won := map[string]int{}
 	for round := range rounds {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
@@ -166,7 +167,7 @@ func raceReplayDeadLease(p *pair) {
 // raceRetryLease retries a waiting message while it is leased. Either side may win, and the other
 // one is told.
 func raceRetryLease(p *pair) {
-	for round := range 30 {
+	for round := range group.Rounds(10, 30) {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
 		p.claimNew(t0, c)
 		m := p.leaseOne(t0, "to-a")

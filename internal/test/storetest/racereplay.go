@@ -6,13 +6,14 @@ import (
 	"sync/atomic"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // raceReplayTwice is the double click: of concurrent replays of a done event one wins, and the
 // others find it open.
 func raceReplayTwice(p *pair) {
-	const rounds, callers = 15, 4
-	for round := range rounds {
+	const callers = 4
+	for round := range group.Rounds(5, 15) {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a", "b")
 		p.claimNew(t0, c)
 		p.finish(driver.MessageSent, &c)
@@ -57,8 +58,8 @@ func (p *pair) finish(outcome driver.MessageOutcome, c *driver.Claim) {
 // raceReplayRequest repeats one request at once. It is carried out once, and all callers that get
 // an answer get the same one.
 func raceReplayRequest(p *pair) {
-	const rounds, callers = 10, 6
-	for round := range rounds {
+	const callers = 6
+	for round := range group.Rounds(4, 10) {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
 		p.claimNew(t0, c)
 		p.finish(driver.MessageDead, &c)
@@ -168,7 +169,7 @@ func raceReplayPrune(p *pair) {
 // raceReplayComplete replays an event while its last open message is completed. The replay finds it
 // open, or comes after.
 func raceReplayComplete(p *pair) {
-	for round := range 30 {
+	for round := range group.Rounds(10, 30) {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a", "b")
 		p.claimNew(t0, c)
 		first := p.leaseOne(t0, "to-a")

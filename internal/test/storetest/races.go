@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // raceLease lets eight workers empty one destination. No message may be leased twice, and together
@@ -50,8 +51,7 @@ func raceLease(p *pair) {
 // Either the completion finds its lease held and no other worker gets the message, or it changes
 // nothing.
 func raceCompleteExpiry(p *pair) {
-	const rounds = 30
-	for round := range rounds {
+	for round := range group.Rounds(10, 30) {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "billing")
 		p.claimNew(t0, c)
 		first := p.leaseOne(t0, "to-billing")

@@ -117,7 +117,7 @@ func reconcileLooks(f *fixture) {
 	f.look(want)
 }
 
-// Another list begins anew, but not while a look at the former one runs.
+// Another list begins again, but not while a look at the former one runs.
 func reconcileAnotherList(f *fixture) {
 	look := f.mustTakeLook(t0, "pay", "a")
 	f.noLook(t0.Add(time.Second), "pay", "b", "it is held")

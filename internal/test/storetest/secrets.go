@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func secretCases() []testCase {
@@ -160,8 +161,8 @@ func learnRefused(f *fixture) {
 
 // raceLearn delivers many different secrets while a source is armed. One wins.
 func raceLearn(p *pair) {
-	const rounds, callers = 10, 16
-	for round := range rounds {
+	const callers = 16
+	for round := range group.Rounds(4, 10) {
 		p.arm(t0, "asana", time.Minute, round%2 == 0)
 		var mu sync.Mutex
 		var winners []string

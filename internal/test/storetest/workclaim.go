@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func takeClaimCases[T any]() []workCase[T] {
@@ -273,9 +274,9 @@ func queuedAs(c driver.Claim) driver.Claim {
 // takeClaimRace claims one key from two drivers at once, by runs and by plain claims. One wins, and
 // its effect exists if it was a run.
 func takeClaimRace[T any](w *bench[T]) {
-	const callers, rounds = 8, 10
+	const callers = 8
 	other := w.second()
-	for round := range rounds {
+	for round := range group.Rounds(4, 10) {
 		c := newInline(fmt.Sprint("evt_", round))
 		var mu sync.Mutex
 		claimed := map[bool]int{} // counts wins by runs (true) and by plain claims (false)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func inlineCases[T any]() []workCase[T] {
@@ -221,10 +222,10 @@ func inlineDeadAlready[T any](w *bench[T]) {
 
 // inlineRace counts the last failures of events on both drivers at once. Each is filed once.
 func inlineRace[T any](w *bench[T]) {
-	const rounds, limit, callers = 10, 4, 6
+	const limit, callers = 4, 6
 	other := w.second()
 	p := &pair{fixture: w.fixture, stores: [2]driver.Store{w.d, other.d}}
-	for round := range rounds {
+	for round := range group.Rounds(4, 10) {
 		c := newInline(fmt.Sprint("evt_", round), "billing")
 		var got [callers]driver.InlineFailed
 		p.atOnce(callers, func(s driver.Store, i int) error {
@@ -294,7 +295,7 @@ func inlineFiledLimit[T any](w *bench[T]) {
 // inlineFiledRace delivers events again while their dead letters are filed. Each ends in one way,
 // and the effect exists if it is done.
 func inlineFiledRace[T any](w *bench[T]) {
-	const rounds = 15
+	rounds := group.Rounds(6, 15)
 	other := w.second()
 	p := &pair{fixture: w.fixture, stores: [2]driver.Store{w.d, other.d}}
 	for round := range rounds {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func workRaceCases[T any]() []workCase[T] {
@@ -39,7 +40,7 @@ func (w *bench[T]) untilFree(call func(ctx context.Context) error) error {
 // raceFinishSweep severs runs while they finish, and sweeps. If the run was committed, the sweep
 // finds nothing; otherwise it counts an attempt.
 func raceFinishSweep[T any](w *bench[T]) {
-	const rounds = 40
+	rounds := group.Rounds(12, 40)
 	drivers := w.sides()
 	wins := map[bool]int{}
 	for round := range rounds {
@@ -88,7 +89,7 @@ func raceFinishSweep[T any](w *bench[T]) {
 
 // raceSettleSweep settles an interrupted run while it is swept. Its attempt is counted once.
 func raceSettleSweep[T any](w *bench[T]) {
-	const rounds = 20
+	rounds := group.Rounds(8, 20)
 	drivers := w.sides()
 	for round := range rounds {
 		id := fmt.Sprint("evt_", round)
@@ -126,7 +127,8 @@ func raceSettleSweep[T any](w *bench[T]) {
 
 // raceSweepTwice sweeps from both drivers at once. Each run is counted once.
 func raceSweepTwice[T any](w *bench[T]) {
-	const rounds, callers, runs = 5, 6, 4
+	const callers, runs = 6, 4
+	rounds := group.Rounds(3, 5)
 	drivers := w.sides()
 	p := &pair{fixture: w.fixture, stores: [2]driver.Store{drivers[0], drivers[1]}}
 	for round := range rounds {
@@ -163,7 +165,8 @@ func raceSweepTwice[T any](w *bench[T]) {
 
 // raceTakeOne takes one event from many callers at once.
 func raceTakeOne[T any](w *bench[T]) {
-	const rounds, callers = 10, 8
+	const callers = 8
+	rounds := group.Rounds(4, 10)
 	drivers := w.sides()
 	p := &pair{fixture: w.fixture, stores: [2]driver.Store{drivers[0], drivers[1]}}
 	var names []string
@@ -200,7 +203,7 @@ func raceTakeOne[T any](w *bench[T]) {
 
 // raceReserveTake reserves events while they are taken. Each has one owner.
 func raceReserveTake[T any](w *bench[T]) {
-	const rounds = 20
+	rounds := group.Rounds(8, 20)
 	drivers := w.sides()
 	p := &pair{fixture: w.fixture, stores: [2]driver.Store{drivers[0], drivers[1]}}
 	for round := range rounds {
@@ -243,11 +246,12 @@ func raceReserveTake[T any](w *bench[T]) {
 // raceWorkers lets workers on two drivers run events in batches and alone, with every kind of
 // failure, next to a sweep. In the end every event is done, and its effect exists once.
 func raceWorkers[T any](w *bench[T]) {
-	const events, workers = 80, 4
+	const workers = 4
+	events := group.Rounds(30, 80)
 	ids := numbered(events)
 	w.queue(t0, ids...)
 	drivers := w.sides()
-	r := &workersRace[T]{bench: w}
+	r := &workersRace[T]{bench: w, events: events}
 	var group sync.WaitGroup
 	for i := range workers {
 		group.Go(func() { r.work(drivers[i%2], rand.New(rand.NewPCG(1, uint64(i)))) })
@@ -266,9 +270,10 @@ func raceWorkers[T any](w *bench[T]) {
 
 type workersRace[T any] struct {
 	*bench[T]
-	days atomic.Int64
-	mu   sync.Mutex
-	gone []driver.Run[T] // severed runs, until the next sweep
+	events int
+	days   atomic.Int64
+	mu     sync.Mutex
+	gone   []driver.Run[T] // severed runs, until the next sweep
 }
 
 // die severs the run and leaves it to a sweep, or abandons it if two are left already.
@@ -314,7 +319,7 @@ func (r *workersRace[T]) work(d driver.Driver[T], random *rand.Rand) {
 				r.Errorf("Events: %v", err)
 				return
 			}
-			if len(done.Events) == 80 {
+			if len(done.Events) == r.events {
 				return
 			}
 		}

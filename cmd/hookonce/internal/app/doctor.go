@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -177,24 +176,6 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 		d.add(d.checkDestinations(ctx, stats.Destinations))
 	}
 	d.checkGateway(ctx)
-}
-
-// installedSettings are the settings of the packages.
-const installedSettings = "/etc/hookonce/hookonce.yaml"
-
-// unknownDatabase warns that only a running gateway knows the database.
-func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
-	if d.gateway == nil {
-		return c
-	}
-	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config FILE"
-	if _, err := os.Stat(installedSettings); err == nil {
-		c.Remedy = "run it with the settings of that gateway: --config " + installedSettings
-	}
-	if about, err := d.gateway.Gateway(ctx); err == nil {
-		c.Seen = append(c.Seen, "not checked: the gateway at "+d.gateway.String()+" works on "+about.Database)
-	}
-	return c
 }
 
 // open opens the database without creating or changing it.
@@ -439,68 +420,6 @@ func judgeDestinations(waiting []driver.DestinationStats, known []string, settin
 	}
 	if len(c.Seen) == 0 {
 		c.Seen = []string{"no message waits for a destination that is not in " + settings}
-	}
-	return c
-}
-
-// checkGateway reports whether a gateway runs on the database, and its answers.
-func (d *doctor) checkGateway(ctx context.Context) {
-	const name = "gateway"
-	path, isSQLite := d.settings.SQLitePath()
-	c := skipped(name, "any number of gateways may share a PostgreSQL database; none of this user runs on this machine")
-	if isSQLite {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
-		who, serves, err := whoServes(path)
-		switch {
-		case err != nil:
-			c = failed(name, err)
-		case serves:
-			c = ok(name, "a gateway"+who+" serves this file")
-		default:
-			c = ok(name, "no gateway serves this file now")
-		}
-		c = warnOfLog(c, path)
-	}
-	if d.gateway != nil && c.Status != StatusFailure {
-		if !isSQLite {
-			c = Check{Name: name, Status: StatusOK}
-		}
-		c = d.askGateway(ctx, c)
-	}
-	d.add(c)
-}
-
-// askGateway adds the answers of the gateway to c.
-func (d *doctor) askGateway(ctx context.Context, c Check) Check {
-	c.Seen = append(c.Seen, "a gateway answers at "+d.gateway.String())
-	sources, err := d.gateway.Sources(ctx)
-	if err != nil {
-		return failed(c.Name, err)
-	}
-	destinations, err := d.gateway.Destinations(ctx)
-	if err != nil {
-		return failed(c.Name, err)
-	}
-	configured := 0
-	for i := range destinations.Destinations {
-		to := &destinations.Destinations[i]
-		if to.Configured {
-			configured++
-		}
-		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy = StatusWarning, "repair the destination; to retry at once: "+to.RetryCommand()
-			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
-			if to.LastFailure != nil {
-				c.Seen = append(c.Seen, "its last error: "+to.LastFailure.String())
-			}
-		}
-	}
-	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))
-	if err := d.gateway.Ready(ctx); err != nil {
-		c.Status, c.Remedy = StatusFailure, "look at the log of the gateway"
-		c.Seen = append(c.Seen, "it is not ready: "+err.Error())
 	}
 	return c
 }

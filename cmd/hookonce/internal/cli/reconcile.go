@@ -96,7 +96,7 @@ func (r *reconcile) show(page observe.Reconciled) {
 	r.line.show("%s read, %s missing, %s claimed", say.Count(r.seen, "event"), say.Number(r.missing), say.Number(r.claimed))
 }
 
-// run plans, and claims what is missing unless planOnly is set. Without yes it asks first.
+// run plans, and claims missing events unless planOnly is set. Without yes it asks first.
 func (r *reconcile) run(ctx context.Context, in *engine, planOnly, yes bool) (*hookonce.Reconciled, error) {
 	if !slices.ContainsFunc(in.settings.Engine.Sources, func(s hookonce.Source) bool { return s.Name == r.source }) {
 		return nil, &app.Error{Err: fmt.Errorf("source %q: %w", r.source, driver.ErrNotFound), Remedy: "hookonce sources list"}

@@ -60,6 +60,7 @@ var exits = map[string]string{
 	"serve":               "1",
 	"sources arm":         "13",
 	"sources list":        "1",
+	"stats":               "1",
 	"verify":              "1",
 	"version":             "1",
 }
