@@ -92,7 +92,7 @@ func TestSQLFunctionsWaitForTheDisk(t *testing.T) {
 	}
 	w.levels(t)
 	for _, call := range []string{
-		"SELECT count(*) FROM {schema}.take('stripe')", "SELECT {schema}.fail('stripe', '2', 'it failed')",
+		"SELECT event_id FROM {schema}.take('stripe')", "SELECT {schema}.fail('stripe', '2', 'it failed')",
 		"SELECT {schema}.enqueue('mail', '{}')",
 	} {
 		tx, err := w.pool.Begin(t.Context())

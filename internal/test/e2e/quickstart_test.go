@@ -85,7 +85,7 @@ func TestEventsCommand(t *testing.T) {
 			{0, []string{"migrate", "status"}},
 			{0, []string{"version"}},
 			{3, []string{"events", "show", "github", "nothing"}},
-			{2, []string{"events", "show", "github"}},
+			{2, []string{"events", "show"}},
 			{2, []string{"events", "list", "--state", "asleep"}},
 			{2, []string{"events", "list", "--nonsense"}},
 			{2, []string{"nonsense"}},
