@@ -57,9 +57,9 @@ func TestLockOfALine(t *testing.T) {
 	defer conn.Release()
 	const lock = 7001
 	w.exec(t, `
-		CREATE FUNCTION {schema}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(7001); RETURN NULL; END $$;
+		CREATE FUNCTION {schema}.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_catalog.pg_advisory_xact_lock(7001); RETURN NULL; END $$;
 		CREATE CONSTRAINT TRIGGER wait AFTER UPDATE ON {schema}.message DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.due_at > '9000-01-01') EXECUTE FUNCTION {schema}.wait()`)
-	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock($1)", lock); err != nil {
+	if _, err := conn.Exec(t.Context(), "SELECT pg_catalog.pg_advisory_lock($1)", lock); err != nil {
 		t.Fatal(err)
 	}
 	waiting := func(sql string, args ...any) (n int) {
@@ -90,7 +90,7 @@ func TestLockOfALine(t *testing.T) {
 		}
 		return waiting("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND strpos(query, $1) > 0", w.schema+".complete_ordered") > 0
 	})
-	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock($1)", lock); err != nil {
+	if _, err := conn.Exec(t.Context(), "SELECT pg_catalog.pg_advisory_unlock($1)", lock); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-parked; got != driver.Parked {

@@ -130,8 +130,8 @@ func historyRunning[T any](w *bench[T]) {
 	w.claimNew(t0, c)
 	run := w.take(t0, "evt_1")
 	want := claimed(&c, t0)
-	want.State = driver.StateRunning
-	w.sameEvent(want)
+	want.State = driver.StateRunning // the handler runs: it does not wait for the message
+	same(w, "a running event", want, w.event("stripe", "evt_1"))
 	same(w, "running", []string{"evt_1"}, idsOf(w.events(&driver.EventFilter{State: driver.StateRunning})))
 	same(w, "pending", []string(nil), idsOf(w.events(&driver.EventFilter{State: driver.StatePending})))
 	w.succeed(t0, run)
