@@ -42,6 +42,7 @@ type Collector struct {
 	gateway string
 	watched atomic.Bool
 	running atomic.Bool
+	full    atomic.Bool // of rows for which no viewer is known
 
 	mu      sync.Mutex
 	rows    []Row
@@ -69,7 +70,7 @@ func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
 }
 
 // Holds reports whether Add keeps rows. A caller that asks first saves making a row.
-func (c *Collector) Holds() bool { return c.running.Load() || c.watched.Load() }
+func (c *Collector) Holds() bool { return c.watched.Load() || c.running.Load() && !c.full.Load() }
 
 // Add keeps r until it is written, or Run knows that no one looks. Equal deliveries become one row with a count.
 // Rows beyond the bounds are counted, and the last row of the group says how many they were. Add does
@@ -97,6 +98,7 @@ func (c *Collector) add(r Row) {
 	}
 	if len(c.rows) >= maxGroup || r.isRoutine() && c.routine >= maxRoutine {
 		c.dropped++
+		c.full.Store(!c.watched.Load()) // a busy process without a viewer makes no more of them until Run asks
 		return
 	}
 	if r.isRoutine() {
@@ -227,6 +229,7 @@ func (c *Collector) take() (rows []Row, routine int) {
 	defer c.mu.Unlock()
 	rows, routine = c.rows, c.routine
 	c.rows, c.routine, c.equal = nil, 0, nil
+	c.full.Store(false)
 	if n := len(rows); n > 0 {
 		rows[n-1].Dropped += c.dropped
 		c.dropped = 0

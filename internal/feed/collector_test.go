@@ -410,3 +410,23 @@ func BenchmarkUnwatched(b *testing.B) {
 		}
 	})
 }
+
+// Without a viewer, a busy process stops making rows until it asks again.
+func TestBusyWithoutAViewer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Start()
+	for i := range feed.MaxGroup {
+		if i < feed.MaxRoutine && !w.Holds() {
+			t.Fatalf("it holds no more after %d rows", i)
+		}
+		w.Add(newRow(fmt.Sprint(i), "ok"))
+	}
+	if w.Holds() {
+		t.Errorf("it still makes rows after %d", feed.MaxGroup)
+	}
+	w.Step(t.Context())
+	if !w.Holds() {
+		t.Error("it makes no rows after it has asked")
+	}
+}
