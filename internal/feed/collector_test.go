@@ -314,7 +314,7 @@ func TestViewerComes(t *testing.T) {
 			w.Add(row)
 			time.Sleep(100 * time.Millisecond)
 		}
-		for i := range 5 {
+		for i := range 6 { // until 200 ms after the second look
 			add(fmt.Sprint("before_", i))
 		}
 		last, err := w.store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: 2 * time.Minute})

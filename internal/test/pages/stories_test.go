@@ -180,7 +180,7 @@ var stories = map[string]story{
 		steps: map[string]step{
 			"./hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"},
 			"hookonce v0.1.0 · sqlite:hookonce.db · 1 source": {left: "the tests of the banner hold it"},
-			"./hookonce events list":                          {want: `d1 .*running`},
+			"./hookonce events list":                          {want: `d1 .*waiting`},
 			"./hookonce events show github d1":                {want: `done`},
 			"./hookonce events replay github d1":              {code: 2, want: `--as-new`},
 			"./hookonce events replay github d1 --as-new":     {want: `.`},
