@@ -1,6 +1,7 @@
 package hookonce
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -324,7 +324,7 @@ func (r *reconciling) claim(ctx context.Context, missing []driver.Claim) error {
 	if r.plan || len(missing) == 0 {
 		return nil
 	}
-	slices.SortFunc(missing, func(a, b driver.Claim) int { return strings.Compare(string(a.Key[:]), string(b.Key[:])) })
+	slices.SortFunc(missing, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
 	left, err := r.tryClaim(ctx, missing)
 	for try := 1; try < maxClaimTries; try++ {
 		again := left

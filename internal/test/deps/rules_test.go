@@ -21,7 +21,7 @@ var rules = map[string]rule{
 		},
 		why: "the thin face: public types, the conversation with a sender, and the engines below it",
 	},
-	"observe": {why: "what is called for metrics and traces; it describes, and knows no engine"},
+	"observe": {why: "engines call it for metrics and traces; it describes, and knows no engine"},
 	"verify":  {within: []string{"internal/locate"}, why: "pure functions of a request and keys"},
 	"provider": {
 		within: []string{"verify", "internal/headers", "internal/locate", "internal/say"},

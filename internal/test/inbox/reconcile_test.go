@@ -359,7 +359,7 @@ func stateOf(t *testing.T, store driver.Store, what string, wanted func(*driver.
 	})
 }
 
-// Two engines look from time to time: at what happens after the start, never at what was before.
+// Two engines look from time to time. They look at events from their start on, and at no earlier ones.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
 	store := rig.OpenSQLite(t)

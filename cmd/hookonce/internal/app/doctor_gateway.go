@@ -15,10 +15,11 @@ func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
 	if d.gateway == nil {
 		return c
 	}
-	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config FILE"
+	file := "FILE"
 	if _, err := os.Stat(installedSettings); err == nil {
-		c.Remedy = "run it with the settings of that gateway: --config " + installedSettings
+		file = installedSettings
 	}
+	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config "+file
 	if about, err := d.gateway.Gateway(ctx); err == nil {
 		c.Seen = append(c.Seen, "not checked: the gateway at "+d.gateway.String()+" works on "+about.Database)
 	}

@@ -50,7 +50,7 @@ func (p *program) reconcileCommand() *cobra.Command {
 	flags := addSettingsFlags(cmd)
 	p.complete(&apiFlags{settingsFlags: flags}, true)
 	cmd.Flags().StringVar(&since, "since", "3d", "look at events since this `TIME` (RFC 3339), or this long ago (2h, 7d)")
-	cmd.Flags().BoolVar(&plan, "plan", false, "only count what is missing, and change nothing")
+	cmd.Flags().BoolVar(&plan, "plan", false, "only count missing events, and change nothing")
 	addYesFlag(cmd, &yes)
 	addJSONFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -34,12 +34,15 @@ func (l *loader) check(cfg *hookonce.Config) {
 
 // checkRoutes warns of sources whose events nothing takes, if there are destinations: a route was forgotten.
 func (l *loader) checkRoutes(cfg *hookonce.Config) {
+	if len(cfg.Destinations) == 0 || len(l.faults) > 0 {
+		return
+	}
 	for i := range cfg.Sources {
 		s := &cfg.Sources[i]
 		taken := s.Consume != "" || slices.ContainsFunc(cfg.Routes, func(r hookonce.Route) bool {
 			return len(r.Sources) == 0 || slices.Contains(r.Sources, s.Name)
 		})
-		if !taken && len(cfg.Destinations) > 0 && len(l.faults) == 0 {
+		if !taken {
 			warning := faultAt(l.find("sources."+s.Name), "no route takes its events: they are stored, and reach no destination", "add a route for it")
 			warning.AtStart = true
 			l.warnings = append(l.warnings, warning)
