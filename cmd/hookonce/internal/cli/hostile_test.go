@@ -62,9 +62,14 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 		"/quarantine/":                 new(hookadmin.QuarantinedRequest),
 		"/quarantine/" + id + "/retry": new(hookadmin.QuarantineRetried),
 		"/refused":                     new(hookadmin.RefusedPage),
+		"/refused/groups":              new(hookadmin.RefusedGroupPage),
+		"/search":                      new(hookadmin.SearchPage),
+		"/stats":                       new(hookadmin.Stats),
+		"/gateway":                     new(hookadmin.Gateway),
 		"/sources":                     new(hookadmin.SourcePage),
 		"/destinations":                new(hookadmin.DestinationPage),
 		"/destinations/x/pause":        new(hookadmin.DestinationPaused),
+		"/destinations/x/resume":       new(hookadmin.DestinationPaused),
 		"/destinations/x/retry":        new(hookadmin.DestinationRetried),
 		"/jobs":                        new(hookadmin.Job),
 		"/jobs/":                       new(hookadmin.Job),
@@ -94,7 +99,11 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 	dir := t.TempDir()
 	for _, command := range []string{
 		"events list", "events show lab x", "events show none " + text, "events replay lab x", "events redact lab x --yes", "dlq list",
-		"dlq discard --source lab --id x --yes", "dlq undo x", "quarantine list", "quarantine show " + id, "quarantine retry " + id, "refused list",
+		"dlq discard --source lab --id x --yes", "dlq undo x", "dlq replay --source lab --yes",
+		"events show x", "events replay lab x --as-new",
+		"events replay lab x --reroute", "events replay --source lab --since 1h --plan", "events replay --source lab --since 1h --reroute --plan",
+		"events replay --source lab --since 1h --to billing --yes", "events list --destination x", "stats", "refused list --group", "refused show x",
+		"destinations resume x", "quarantine list", "quarantine show " + id, "quarantine retry " + id, "refused list",
 		"sources list", "destinations list", "destinations pause x", "destinations retry x", "events list --source \u202e",
 	} {
 		for _, form := range []string{"", " --json"} {
