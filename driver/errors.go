@@ -42,7 +42,7 @@ var (
 	ErrReadOnly = fmt.Errorf("%w: it is read-only or a standby", ErrUnavailable)
 	// ErrStandby means that a standby answered. It matches ErrReadOnly too.
 	ErrStandby = fmt.Errorf("%w: this server is a standby", ErrReadOnly)
-	// ErrReadOnlyRole means that default_transaction_read_only is on for the role alone. It matches ErrReadOnly too.
+	// ErrReadOnlyRole means that default_transaction_read_only is on for the role, its database or this session alone. It matches ErrReadOnly too.
 	ErrReadOnlyRole = fmt.Errorf("%w: the role is read-only", ErrReadOnly)
 
 	// ErrHidden means that the database does not show its state to this role.

@@ -131,7 +131,7 @@ func (l *link) configure(config *pgxpool.Config, conns int, settings map[string]
 
 // whyReadOnlySQL tells why a session accepts no writes.
 const whyReadOnlySQL = "SELECT CASE WHEN pg_is_in_recovery() THEN 'standby'" +
-	" WHEN (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only') IN ('user', 'database user') THEN 'role'" +
+	" WHEN (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only') IN ('user', 'database user', 'database', 'client') THEN 'role'" +
 	" ELSE 'server' END"
 
 // acceptsWrites refuses a server that accepts no writes: of several hosts a standby is passed over.

@@ -85,7 +85,14 @@ func checkFacts(t *testing.T, spec *Spec) {
 	if spec.Retry.Window < 0 || spec.Retry.Timeout < 0 || spec.Retry.Timeout > 0 && spec.Retry.Timeout < 100*time.Millisecond {
 		t.Errorf("retry: %+v", spec.Retry)
 	}
-	if s := spec.Retry.Signed; s != "" && s != SignedAnew && s != SignedOnce || (s == "") != (spec.Retry.SignedSource == "") {
+	signsTime := slices.ContainsFunc(spec.Schemes, func(s verify.Scheme) bool {
+		return s.Timestamp != nil || s.Family == verify.FamilyJWT || s.Family == verify.FamilyStandardWebhooks
+	})
+	needed := signsTime && !ofAny(spec.Name) && spec.Name != StandardWebhooks && !strings.HasPrefix(spec.Retry.Note, "no retry")
+	switch s := spec.Retry.Signed; {
+	case s == "" && needed:
+		t.Error("retry.signed is missing")
+	case s != "" && s != SignedAnew && s != SignedOnce && s != SignedUndocumented, (s == "") != (spec.Retry.SignedSource == ""):
 		t.Errorf("retry.signed is %q, known by %q", s, spec.Retry.SignedSource)
 	}
 	if spec.Retry.Signed == SignedOnce {

@@ -113,8 +113,8 @@ type Retry struct {
 	// than 3 s, it becomes the default ack_timeout of a source.
 	Timeout time.Duration `json:"timeout,omitempty"`
 	Note    string        `json:"note,omitempty"` // for users
-	// Signed says which time the attempts carry: SignedAnew or SignedOnce; "" if unknown, or if the
-	// schemes sign none. SignedSource says where that is known from.
+	// Signed says which time the attempts carry: SignedAnew, SignedOnce or SignedUndocumented; "" if there are no
+	// retries, or if the schemes sign no time. SignedSource says where that is known from, or where it was looked for.
 	Signed       string `json:"signed,omitempty"`
 	SignedSource string `json:"signed_source,omitempty"`
 }
@@ -123,4 +123,6 @@ type Retry struct {
 const (
 	SignedAnew = "anew" // every attempt has a time and a signature of its own
 	SignedOnce = "once" // every attempt has those of the first, so the tolerance must cover the retries
+
+	SignedUndocumented = "not documented"
 )

@@ -2,6 +2,7 @@ package verify_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,8 +77,9 @@ func eachSaved(t *testing.T, check func(t *testing.T, v *verify.Verifier, s veri
 }
 
 func (c *savedCase) request() *verify.Request {
+	_, own, _ := strings.Cut(c.URL, "?")
 	req := &verify.Request{
-		Method: c.Method, URL: c.URL, RawQuery: c.Query, Header: http.Header{}, Body: []byte(c.Body),
+		Method: c.Method, URL: c.URL, RawQuery: cmp.Or(c.Query, own), Header: http.Header{}, Body: []byte(c.Body),
 		Now: time.UnixMilli(int64(math.Round(c.Now * 1000))),
 	}
 	for _, h := range c.Headers {

@@ -24,7 +24,7 @@ func (p *part) appendDerived(dst []byte, req *Request, s *signed) ([]byte, error
 	}
 	source := string(locate.Unmarked(req.Body))
 	if p.kind == partSortedQuery || p.from != nil && p.from.ref.Kind == locate.Query {
-		source = rawQuery(req)
+		source = req.RawQuery
 	}
 	fields, err := []field(nil), error(nil)
 	if p.kind == partVonageParams && p.from != nil && p.from.json != nil && isObject(req.Body) {
@@ -268,7 +268,7 @@ func escapeRFC3986(s string) string {
 
 // appendMercadoPago appends Mercado Pago's manifest, which omits segments without a value.
 func appendMercadoPago(dst []byte, req *Request, s *signed) ([]byte, error) {
-	id, found, err := fieldValue(rawQuery(req), "data.id")
+	id, found, err := fieldValue(req.RawQuery, "data.id")
 	switch {
 	case err != nil:
 		return nil, err

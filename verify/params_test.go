@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -294,7 +295,11 @@ func TestPublicURL(t *testing.T) {
 	for _, c := range []struct{ url, query, signed, want string }{
 		{"https://a.example/in", "", "https://a.example/in", "valid"},
 		{"https://a.example/in", "a=1", "https://a.example/in?a=1", "valid"},
-		{"https://a.example/in?a=1", "", "https://a.example/in?a=1", "valid"},
+		{"https://a.example/in?a=1", "", "https://a.example/in?a=1", "malformed"},
+		{"https://a.example/in?a=", "", "https://a.example/in?a=", "malformed"},
+		{"https://a.example/in?a=1", "", "https://a.example/in", "malformed"},
+		{"https://a.example/in?a=1", "a=%31", "https://a.example/in?a=%31", "valid"},
+		{"https://a.example/in?a=1", "A=1", "https://a.example/in?A=1", "malformed"},
 		{"https://a.example/in?a=1", "a=1", "https://a.example/in?a=1", "valid"},
 		{"https://a.example/in?a=1", "a=2", "https://a.example/in?a=1", "malformed"},
 		{"https://a.example/in?a=1", "b=2&a=1", "https://a.example/in?b=2&a=1", "valid"},
@@ -320,6 +325,29 @@ func TestPublicURL(t *testing.T) {
 		if c.url == "" && !errors.Is(v.Verify(req, keys), verify.ErrNoURL) {
 			t.Error("Verify does not report ErrNoURL")
 		}
+	}
+}
+
+// TestTwilioFormOwnQuery signs Twilio's forms to a URL with a query: a request without that query, or with another
+// order of it, was signed as it was called.
+func TestTwilioFormOwnQuery(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{
+		Family: "hmac", Header: "X-Twilio-Signature", Algorithm: "sha1", Encoding: "base64", Content: "{url}{sorted_form}", AnyPort: true,
+	})
+	for query, want := range map[string]string{
+		"tenant=7&a=b": "valid", "a=b&tenant=7": "valid", "a=b&tenant=7&c=d": "valid", "": "malformed", "tenant=7": "malformed", "tenant=8&a=b": "malformed",
+	} {
+		called := strings.TrimSuffix("https://h.example/webhooks/t?"+query, "?")
+		mac := hmac.New(sha1.New, []byte(hmacSecret))
+		mac.Write([]byte(called + "BodyhiFrom+1"))
+		header := http.Header{
+			"X-Twilio-Signature": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}, "Content-Type": {"application/x-www-form-urlencoded"},
+		}
+		req := &verify.Request{
+			URL: "https://h.example/webhooks/t?tenant=7&a=b", RawQuery: query, Header: header, Body: []byte("From=%2B1&Body=hi"), Now: receivedAt,
+		}
+		wantVerdict(t, v.Verify(req, mustKeys(t, v, hmacSecret)), want)
 	}
 }
 

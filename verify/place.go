@@ -97,7 +97,7 @@ func (p *place) read(req *Request, item []byte) (string, error) {
 			text, found, err = fieldValue(string(locate.Unmarked(req.Body)), p.ref.Name)
 		}
 	case locate.Query:
-		text, found, err = fieldValue(rawQuery(req), p.ref.Name)
+		text, found, err = fieldValue(req.RawQuery, p.ref.Name)
 	case locate.Item:
 		text, found, err = jsonText(item, p.path)
 	default:
@@ -167,9 +167,7 @@ func (p *place) write(req *Request, item []byte, text string) ([]byte, error) {
 		if has {
 			req.URL = base + "?" + setField(query, p.ref.Name, text)
 		}
-		if !has || req.RawQuery != "" {
-			req.RawQuery = setField(req.RawQuery, p.ref.Name, text)
-		}
+		req.RawQuery = setField(req.RawQuery, p.ref.Name, text)
 	case locate.Item:
 		return locate.SetText(item, p.path, text)
 	case locate.Body:
@@ -263,15 +261,6 @@ func setField(s, name, value string) string {
 	return strings.Join(append(kept, url.QueryEscape(name)+"="+url.QueryEscape(value)), "&")
 }
 
-// rawQuery returns the query of the request as it was sent.
-func rawQuery(req *Request) string {
-	if req.RawQuery != "" {
-		return req.RawQuery
-	}
-	_, query, _ := strings.Cut(req.URL, "?")
-	return query
-}
-
 // publicURL returns the URL that the sender called. If the public URL has a query of its own, the request
 // must have its parameters, among others in any order.
 func publicURL(req *Request) (string, error) {
@@ -285,7 +274,7 @@ func publicURL(req *Request) (string, error) {
 		return "", fmt.Errorf("%w: the query has a character that must be escaped", ErrMalformed)
 	}
 	base, own, _ := strings.Cut(req.URL, "?")
-	if query == "" || own == query {
+	if own == query {
 		return req.URL, nil
 	}
 	if own != "" && !holdsParameters(query, own) {

@@ -9,9 +9,10 @@ import (
 type Request struct {
 	Method string
 	// URL is the public URL that the sender was given; "" if unknown. Schemes that sign it need it:
-	// scheme, host and path are never taken from the request itself. If URL has no query, RawQuery
-	// is appended to it; if it has one, RawQuery must be "", or hold its parameters.
-	URL      string
+	// scheme, host and path are never taken from the request itself. The signature
+	// covers URL with RawQuery in place of its own query.
+	URL string
+	// RawQuery is the query of the request. If URL has one, RawQuery must hold its parameters.
 	RawQuery string
 	// Header has canonical names, as net/http makes them.
 	Header http.Header

@@ -62,7 +62,8 @@ var otherKeys = []struct {
 	{regexp.MustCompile(`^sk_(live|test)_`), "a key of an API", provider.Paystack},
 	{regexp.MustCompile(`^key-[0-9a-z]{32}$`), "a key of an API", provider.Mailgun}, // older accounts sign with it
 	{regexp.MustCompile(`^([rp]k_(live|test)_|sk_org_(live|test)_|xox[a-z][-.]|xapp-|gh[opsur]_|github_pat_|glpat-|shp(at|ca|pa)_|AIza|SG\.|` +
-		`rzp_(live|test)_|lin_api_|tfp_|ntn_|APP_USR-|A[KS]IA[A-Z2-7]{16}$|SK[0-9a-f]{32}$)`), "a key of an API", ""},
+		`rzp_(live|test)_|lin_api_|tfp_|ntn_|APP_USR-|A[KS]IA[A-Z2-7]{16}$|SK[0-9a-f]{32}$|pdl_(live|sdbx)_apikey_|pat-(na|eu)[0-9]-|` +
+		`sk-(ant|proj|svcacct|admin)-|figd_|re_[A-Za-z0-9]{6,}_[A-Za-z0-9]{10,}$|EAA[A-Za-z0-9]{60,}$)`), "a key of an API", ""},
 	{regexp.MustCompile(`^we_[A-Za-z0-9]{14,}$`), "the id of an endpoint", ""},
 	{regexp.MustCompile(`^(acct_[A-Za-z0-9]{14,}|AC[0-9a-f]{32})$`), "the id of an account", ""},
 	{regexp.MustCompile(`^https?://`), "a URL", ""},

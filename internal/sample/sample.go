@@ -155,6 +155,9 @@ func (s *Sender) Request(d Draft) (*verify.Request, error) {
 	req := &verify.Request{
 		Method: http.MethodPost, URL: d.URL, RawQuery: d.RawQuery, Header: d.Header, Body: d.Body, Now: d.Now,
 	}
+	if req.RawQuery == "" {
+		_, req.RawQuery, _ = strings.Cut(d.URL, "?")
+	}
 	if (d.Body != nil || m != nil) && d.Type == "" {
 		wants = append(wants, s.typeHeaders()...)
 	}

@@ -92,7 +92,7 @@ func (succeeding) Start(context.Context, int, *Event) *Call {
 	return &Call{Done: returned, Enqueued: func() []string { return nil }}
 }
 
-// While an object is busy, an event of it is looked at again and again. With Refetch each look
+// While an object is busy, its event is looked at again and again. With Refetch each look
 // fetches, so the looks become rarer, but the event runs soon after the object is free.
 func TestLooksAtABusyObject(t *testing.T) {
 	t.Parallel()

@@ -239,7 +239,11 @@ func (g *guard) checks() []check {
 	if g.sender.Scheme.Format == verify.FormatKV && g.sender.Scheme.Header != "" {
 		checks = append(checks, check{several, g.checkSeveral})
 	}
-	for _, part := range g.signedParts() {
+	parts := g.signedParts()
+	if len(parts) == 0 && !g.bodyFree() && g.sender.Verifier.Partial() == "" && g.sender.Scheme.At == "" {
+		checks = append(checks, check{"values", func() error { return errors.New("no signed part is known") }})
+	}
+	for _, part := range parts {
 		checks = append(checks, check{"values/" + part.name, func() error { return g.checkValues(&part) }})
 	}
 	if g.subject.Vectors != nil {

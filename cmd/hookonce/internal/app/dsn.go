@@ -11,7 +11,12 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hookonce/hookonce/internal/say"
 )
+
+// badEscape finds a '%' that escapes nothing.
+var badEscape = regexp.MustCompile(`%([^0-9A-Fa-f]|.[^0-9A-Fa-f]|.?$)`)
 
 // checkSpelling refuses a URL that means another server than its author thinks: a raw '#', '/' or '?'
 // ends the user and password early. The error quotes nothing.
@@ -25,11 +30,14 @@ func checkSpelling(database string) error {
 		char  string
 		code  string
 	}{
-		{strings.Contains(database, "#"), "#", "%23"}, {strings.Contains(path, "@"), "/", "%2F"}, {strings.Contains(first, "@"), "?", "%3F"},
+		{strings.Contains(database, "#"), "#", "%23"},
+		{strings.Contains(path, "@"), "/", "%2F"},
+		{strings.Contains(first, "@"), "?", "%3F"},
+		{badEscape.MatchString(server), "%", "%25"},
 	} {
 		if raw.there {
 			return &Error{
-				fmt.Errorf("a raw '%s' ends the server's address early, and the rest is not read as meant", raw.char),
+				fmt.Errorf("a raw '%s' stands in the server's address, so the rest is not read as meant", raw.char),
 				fmt.Sprintf("write it as %s in a user or a password", raw.code),
 			}
 		}
@@ -76,18 +84,34 @@ var (
 		"requirepeer": "leave it out", "sslcrl": "leave it out", "sslcrldir": "leave it out",
 		"scram_client_key": "use a password", "scram_server_key": "use a password",
 	}
-	// foreignKeywords belong to other clients, in lower case.
+	// foreignKeywords belong to other clients, in lower case. The key is a remedy.
 	foreignKeywords = map[string]string{
-		"schema": "use the setting schema", "currentschema": "use the setting schema",
-		"pgbouncer": "leave it out: PgBouncer needs no setting here", "preparethreshold": "leave it out: PgBouncer needs no setting here",
-		"prepared_statements": "leave it out: PgBouncer needs no setting here", "connection_limit": "use pool_max_conns",
-		"max_connections": "use pool_max_conns", "pool_size": "use pool_max_conns", "pool_timeout": "leave it out",
-		"usessl": "use sslmode", "sslaccept": "use sslmode", "sslidentity": "use sslcert and sslkey",
-		"sslfactory": "use sslmode", "uselibpqcompat": "leave it out", "applicationname": "use application_name",
-		"connecttimeout": "use connect_timeout", "logintimeout": "use connect_timeout", "sockettimeout": "leave it out",
-		"socket_timeout": "leave it out", "targetservertype": "use target_session_attrs", "tcpkeepalive": "leave it out",
-		"statement_cache_size": "use statement_cache_capacity", "charset": "leave it out", "encoding": "leave it out",
-		"rewritebatchedinserts": "leave it out",
+		"use the setting schema": "schema currentschema schema_search_path",
+		"leave it out: PgBouncer needs no setting here": "pgbouncer preparethreshold prepared_statements prepare statement_limit " +
+			"prepared_statement_cache_size prepared_statement_name_func",
+		"use pool_max_conns":           "connection_limit max_connections max pool pool_size max_overflow maximumpoolsize maxpoolsize",
+		"use sslmode":                  "ssl usessl sslaccept sslfactory ssl_require ssl-mode tls",
+		"use sslrootcert":              "sslca ssl-ca sslcacert",
+		"use sslcert and sslkey":       "sslidentity",
+		"use application_name":         "applicationname application",
+		"use connect_timeout":          "connecttimeout connect-timeout connectiontimeoutmillis connection_timeout logintimeout timeout",
+		"use statement_timeout":        "command_timeout query_timeout querytimeout",
+		"use target_session_attrs":     "targetservertype",
+		"use gssencmode":               "gssencodemode",
+		"use channel_binding":          "channelbinding",
+		"use options":                  "server_settings variables",
+		"use pool_max_conn_lifetime":   "max_connection_lifetime max_lifetime pool_recycle",
+		"use pool_max_conn_idle_time":  "max_idle_connection_lifetime idle_timeout idletimeoutmillis",
+		"use statement_cache_capacity": "statement_cache_size statement-cache-capacity",
+	}
+	// uselessKeywords belong to other clients, too, and need no setting here.
+	uselessKeywords = "adapter uselibpqcompat pool_timeout sockettimeout socket_timeout tcpkeepalive keepalive charset encoding " +
+		"rewritebatchedinserts binarytransfer stringtype readonly loadbalancehosts hostrecheckseconds assumeminserverversion " +
+		"conn_max_age advisory_locks pooling multiplexing single_use_connections fetch_types protocol driver"
+	// libpqNames are what a misspelled name may have meant, beside the settings of the server.
+	libpqNames = []string{
+		"sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslnegotiation", "channel_binding", "connect_timeout", "dbname", "password",
+		"target_session_attrs", "require_auth", "passfile", "servicefile", "pool_max_conns", "pool_max_conn_lifetime", "options",
 	}
 	sessionSetting = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
 )
@@ -103,43 +127,83 @@ func checkWritable(database string) error {
 }
 
 // readKeywords applies the parameters that are libpq's alone, or drops them, and refuses those that the
-// server cannot know. The server judges the others. The error quotes no value.
+// server cannot know, all at once. The server judges the others. The error quotes no value.
 func readKeywords(cfg *pgxpool.Config) error {
 	params := cfg.ConnConfig.RuntimeParams
-	refuse := func(name, why, remedy string) error {
-		return &Error{fmt.Errorf("its parameter %s %s", name, why), remedy}
-	}
+	var whys, remedies []string
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		value := params[name]
-		remedy, foreign := foreignKeywords[strings.ToLower(name)]
-		missing, isMissing := missingKeywords[name]
-		switch {
-		case slices.Contains(droppedKeywords, name), strings.HasPrefix(name, "oauth_"), name == "client_encoding" && value == "auto":
-		case name == "fallback_application_name":
-			if params["application_name"] == "" {
-				params["application_name"] = value
-			}
-		case name == "gssencmode":
-			if value == "require" {
-				return refuse(name, "asks for GSSAPI encryption, which hookonce does not have", "use sslmode=verify-full")
-			}
-		case name == "ssl_min_protocol_version", name == "ssl_max_protocol_version":
-			if err := setTLSVersion(cfg, name, value); err != nil {
-				return refuse(name, err.Error(), "use TLSv1.2 or TLSv1.3")
-			}
-		case isMissing && value != "" && value != "0":
-			return refuse(name, "is not supported", missing)
-		case isMissing:
-		case foreign:
-			return refuse(name, "belongs to another client", remedy)
-		case !sessionSetting.MatchString(name):
-			return &Error{errors.New("one of its parameters has a name that no setting of PostgreSQL has"), "correct it, or leave it out"}
-		default:
-			continue
+		switch keep, why, remedy := readKeyword(cfg, name, params[name]); {
+		case why != "":
+			whys, remedies = append(whys, why), append(remedies, remedy)
+		case !keep:
+			delete(params, name)
 		}
-		delete(params, name)
 	}
-	return nil
+	if whys == nil {
+		return nil
+	}
+	return &Error{errors.New("its parameter " + strings.Join(whys, ", its parameter ")), strings.Join(slices.Compact(remedies), "; ")}
+}
+
+// readKeyword tells whether the driver keeps a parameter for the server, or why it is refused.
+func readKeyword(cfg *pgxpool.Config, name, value string) (keep bool, why, remedy string) {
+	params := cfg.ConnConfig.RuntimeParams
+	remedy, foreign := foreignRemedy(name)
+	missing, isMissing := missingKeywords[name]
+	refuse := func(why, remedy string) (bool, string, string) { return false, name + " " + why, remedy }
+	switch {
+	case slices.Contains(droppedKeywords, name), strings.HasPrefix(name, "oauth_"), name == "client_encoding" && value == "auto":
+	case name == "fallback_application_name":
+		if params["application_name"] == "" {
+			params["application_name"] = value
+		}
+	case name == "gssencmode":
+		if value == "require" {
+			return refuse("asks for GSSAPI encryption, which hookonce does not have", "use sslmode=verify-full")
+		}
+	case name == "ssl_min_protocol_version", name == "ssl_max_protocol_version":
+		if err := setTLSVersion(cfg, name, value); err != nil {
+			return refuse(err.Error(), "use TLSv1.2 or TLSv1.3")
+		}
+	case isMissing && value != "" && value != "0":
+		return refuse("is not supported", missing)
+	case isMissing:
+	case foreign:
+		return refuse("belongs to another client", remedy)
+	case !sessionSetting.MatchString(name): // it may be a part of a password
+		return false, "has a name that no setting of PostgreSQL has", "correct it, or leave it out"
+	case strings.HasSuffix(strings.ToLower(name), "transaction_read_only"):
+		if !slices.Contains([]string{"off", "false", "no", "0"}, strings.ToLower(value)) {
+			return refuse("asks for a session that cannot write", "leave it out")
+		}
+		return true, "", "" // a role may have it on
+	case !isClientSetting(name):
+		return refuse("is no setting that a client of PostgreSQL 13 to 18 may make", unknownRemedy(name))
+	default:
+		return true, "", ""
+	}
+	return false, "", ""
+}
+
+func foreignRemedy(name string) (remedy string, foreign bool) {
+	for remedy, names := range foreignKeywords {
+		if slices.Contains(strings.Fields(names), strings.ToLower(name)) {
+			return remedy, true
+		}
+	}
+	return "leave it out", slices.Contains(strings.Fields(uselessKeywords), strings.ToLower(name))
+}
+
+// isClientSetting compares names as PostgreSQL does.
+func isClientSetting(name string) bool {
+	return strings.Contains(name, ".") || slices.ContainsFunc(clientSettings, func(s string) bool { return strings.EqualFold(s, name) })
+}
+
+func unknownRemedy(name string) string {
+	if near := say.Nearest(strings.ToLower(name), slices.Concat(clientSettings, libpqNames)); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "leave it out, or write options=-c%20" + name + "%3DVALUE if your server has it"
 }
 
 // setTLSVersion sets a limit for the server and all its fallbacks.

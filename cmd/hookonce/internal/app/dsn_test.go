@@ -18,6 +18,7 @@ func TestRawCharactersInAURL(t *testing.T) {
 	for rest, want := range map[string]string{
 		"u:12#hunter2@h/d": "raw '#'", "u:hunter2#@h/d": "raw '#'", "u:12/hunter2@h/d": "raw '/'", "us@er:hunter2/x@h/d": "raw '/'",
 		"u:12?hunter2@h/d": "raw '?'", "u:12?hunter2@h/d?sslmode=disable": "raw '?'",
+		"u:hunter2%@h/d": "raw '%'", "u:hunter2%zz@h/d": "raw '%'", "u:%1hunter2@h/d": "raw '%'", "h%4/d": "raw '%'",
 	} {
 		err := CheckPostgres("postgres://" + rest)
 		wantHint(t, err, want, "write it as %")
@@ -25,7 +26,7 @@ func TestRawCharactersInAURL(t *testing.T) {
 			t.Errorf("error %q", err)
 		}
 	}
-	for _, good := range []string{"u:a%23b%2Fc%3Fd@h/d", "u:a@b@h/d", "h/d?user=a@b", "h/d?password=a/b@c", "/d?host=/run/postgresql", "h/d%40e"} {
+	for _, good := range []string{"u:a%23b%2Fc%3Fd@h/d", "u:a@b@h/d", "h/d?user=a@b", "h/d?password=a/b@c", "/d?host=/run/postgresql", "h/d%40e", "u:a%25b%e4@h/d", "u:a@b%40@h/d?options=%2dc%20a.b%3D1"} {
 		if err := CheckPostgres("postgres://" + good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -43,6 +44,11 @@ func TestKeywordsOfLibpq(t *testing.T) {
 		"client_encoding=auto&requiressl=0":                                {},
 		"statement_timeout=5s&search_path=a&my.own=1&options=-c%20x.y%3D1": {"statement_timeout": "5s", "search_path": "a", "my.own": "1", "options": "-c x.y=1"},
 		"sslmode=require&ssl_min_protocol_version=TLSv1.3":                 {},
+		"DATESTYLE=iso&datestyle=iso":                                      {"DATESTYLE": "iso", "datestyle": "iso"},
+		"role=a&transaction_timeout=1s&default_transaction_read_only=off": {
+			"role": "a", "transaction_timeout": "1s", "default_transaction_read_only": "off",
+		},
+		"vacuum_cleanup_index_scale_factor=1&neon.x=1&options=-cnew%3D1": {"vacuum_cleanup_index_scale_factor": "1", "neon.x": "1", "options": "-cnew=1"},
 	} {
 		cfg, err := parsePostgres("postgres://h/d?" + query)
 		if err != nil {
@@ -57,19 +63,24 @@ func TestKeywordsOfLibpq(t *testing.T) {
 		}
 	}
 	for parameter, want := range map[string][2]string{
-		"schema=public":                                {"schema belongs to another client", "use the setting schema"},
-		"currentSchema=x":                              {"currentSchema belongs", "use the setting schema"},
-		"pgbouncer=true":                               {"pgbouncer belongs", "PgBouncer needs no setting"},
-		"connection_limit=5":                           {"connection_limit belongs", "pool_max_conns"},
-		"ApplicationName=x":                            {"ApplicationName belongs", "application_name"},
-		"gssencmode=require":                           {"gssencmode asks for GSSAPI", "sslmode"},
-		"sslcrl=x":                                     {"sslcrl is not supported", "leave it out"},
-		"requirepeer=postgres":                         {"requirepeer is not supported", "leave it out"},
-		"hostaddr=10.0.0.1":                            {"hostaddr is not supported", "as the host"},
-		"requiressl=1":                                 {"requiressl is not supported", "sslmode=require"},
-		"ssl_min_protocol_version=SSLv3":               {"is not a version of TLS", "TLSv1.2"},
-		"connect-timeout=5":                            {"no setting of PostgreSQL", "leave it out"},
-		"sslmode=no-verify&keepalives_idle=":           {"sslmode has a value that cannot be used", "verify-full"},
+		"schema=public&connection_limit=5&pool_size=5&nope=1": {
+			"connection_limit belongs to another client, its parameter nope is no setting that a client of PostgreSQL 13 to 18 may make, its parameter pool_size belongs",
+			"use the setting schema",
+		},
+		"schema=public":                      {"schema belongs to another client", "use the setting schema"},
+		"currentSchema=x":                    {"currentSchema belongs", "use the setting schema"},
+		"pgbouncer=true":                     {"pgbouncer belongs", "PgBouncer needs no setting"},
+		"connection_limit=5":                 {"connection_limit belongs", "pool_max_conns"},
+		"ApplicationName=x":                  {"ApplicationName belongs", "application_name"},
+		"gssencmode=require":                 {"gssencmode asks for GSSAPI", "sslmode"},
+		"sslcrl=x":                           {"sslcrl is not supported", "leave it out"},
+		"requirepeer=postgres":               {"requirepeer is not supported", "leave it out"},
+		"hostaddr=10.0.0.1":                  {"hostaddr is not supported", "as the host"},
+		"requiressl=1":                       {"requiressl is not supported", "sslmode=require"},
+		"ssl_min_protocol_version=SSLv3":     {"is not a version of TLS", "TLSv1.2"},
+		"connect-timeout=5":                  {"connect-timeout belongs", "use connect_timeout"},
+		"my-own=5":                           {"no setting of PostgreSQL", "leave it out"},
+		"sslmode=no-verify&keepalives_idle=": {"sslmode has a value that cannot be used", "verify-full"},
 		"sslmode=disable&target_session_attrs=standby": {"target_session_attrs asks", "read-write"},
 		"sslmode=VERIFY-FULL":                          {"sslmode has a value", "verify-full"},
 		"target_session_attrs=master":                  {"target_session_attrs has a value", "primary"},
@@ -77,6 +88,23 @@ func TestKeywordsOfLibpq(t *testing.T) {
 		"application_name=a&service=none":              {"service has a value", "servicefile"},
 		"sslrootcert=/none.pem&sslmode=allow":          {"sslrootcert has a value", "system"},
 		"options=-cgeqo=off":                           {"options has a value", "%20"},
+		"no_such_parameter=1":                          {"no_such_parameter is no setting", "options=-c%20no_such_parameter%3DVALUE"},
+		"shared_buffers=1GB":                           {"shared_buffers is no setting that a client", "options"},
+		"statment_timeout=5s":                          {"statment_timeout is no setting", "did you mean statement_timeout?"},
+		"sslrootcrt=/a":                                {"sslrootcrt is no setting", "did you mean sslrootcert?"},
+		"SSLMODE=require":                              {"SSLMODE is no setting", "did you mean sslmode?"},
+		"default_transaction_read_only=on":             {"cannot write", "leave it out"},
+		"transaction_read_only=true":                   {"cannot write", "leave it out"},
+		"ssl=no-verify":                                {"ssl belongs to another client", "use sslmode"},
+		"targetServerType=primary":                     {"targetServerType belongs", "target_session_attrs"},
+		"prepareThreshold=0":                           {"prepareThreshold belongs", "PgBouncer"},
+		"sslaccept=strict":                             {"sslaccept belongs", "sslmode"},
+		"prepared_statement_cache_size=0":              {"prepared_statement_cache_size belongs", "PgBouncer"},
+		"pool=5":                                       {"pool belongs", "pool_max_conns"},
+		"schema_search_path=a":                         {"schema_search_path belongs", "setting schema"},
+		"max=10":                                       {"max belongs", "pool_max_conns"},
+		"idleTimeoutMillis=10":                         {"idleTimeoutMillis belongs", "pool_max_conn_idle_time"},
+		"stringtype=unspecified":                       {"stringtype belongs", "leave it out"},
 	} {
 		t.Run(parameter, func(t *testing.T) {
 			t.Parallel()
@@ -85,22 +113,65 @@ func TestKeywordsOfLibpq(t *testing.T) {
 	}
 }
 
-// TestUnknownParameter checks that the server's refusal of a parameter is not waited for.
+// TestUnknownParameter checks that the server's refusal of a parameter, and what else stays, is not waited for.
 func TestUnknownParameter(t *testing.T) {
 	t.Parallel()
 	if err := error(&tls.CertificateVerificationError{Err: errors.New("expired")}); lastingRemedy(fmt.Errorf("connecting: %w", err)) == "" {
 		t.Error("serve waits for another certificate")
 	}
-	dsn := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off"}}).DSN()
-	if !strings.Contains(dsn, "?") {
-		dsn += "?"
-	}
-	for _, parameter := range []string{"no_such_parameter=1", "shared_buffers=1GB", "DateStyle=soon"} {
+	plain := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off"}}).DSN()
+	folder := dbtest.Folder(t, "hookonce-tls-")
+	encrypted := dbtest.StartServer(t, &dbtest.Options{Config: append(encrypted(t, folder), "ssl_min_protocol_version=TLSv1.3")}).DSN()
+	encrypted = strings.ReplaceAll(encrypted, "sslmode=disable", "sslmode=require")
+	for parameter, want := range map[string][2]string{
+		"options=-cno_such_parameter%3D1":                  {"no_such_parameter", "correct that parameter in the setting database"},
+		"options=endpoint%3Dep-cool-1":                     {"endpoint=ep-cool-1", "correct that parameter"},
+		"options=-cgeqo":                                   {"geqo requires a value", "correct that parameter"},
+		"options=-c%20default_transaction_read_only%3Don":  {"the role is read-only", "RESET default_transaction_read_only"},
+		"DateStyle=soon":                                   {"DateStyle", "correct that parameter"},
+		"local_preload_libraries=none":                     {"none", "correct that parameter"},
+		"options=-ctransaction_isolation%3Dserializable":   {"ISOLATION", "correct that parameter"},
+		"sslcertmode=require":                              {"sslcertmode", "correct sslcertmode"},
+		"min_protocol_version=3.2":                         {"protocol version", "leave min_protocol_version"},
+		"sslmode=require&ssl_max_protocol_version=TLSv1.2": {"protocol version", "correct the parameters"},
+	} {
 		t.Run(parameter, func(t *testing.T) {
 			t.Parallel()
-			name, _, _ := strings.Cut(parameter, "=")
+			dsn := plain
+			if strings.Contains(parameter, "ssl_max") {
+				dsn = encrypted
+			}
 			_, err := OpenStore(t.Context(), settings(t, "database: "+dsn+"&"+parameter))
-			wantHint(t, err, name, "correct that parameter in the setting database")
+			wantHint(t, err, want[0], want[1])
+			if mayHeal(err) {
+				t.Errorf("serve waits for %v", err)
+			}
+		})
+	}
+	for name, dsn := range map[string]string{
+		"another port": strings.Replace(plain, "postgres?", "postgres?port=1&", 1), "no such host": "postgres://u@none.invalid/d", "no socket": "postgres:///d?user=u&host=/none",
+	} {
+		if _, err := OpenStore(t.Context(), settings(t, "database: "+dsn)); !mayHeal(err) {
+			t.Errorf("serve does not wait for %s: %v", name, err)
+		}
+	}
+}
+
+// TestPoolerRefuses checks that serve does not wait for a PgBouncer that refuses for good.
+func TestPoolerRefuses(t *testing.T) {
+	t.Parallel()
+	server, _ := dbtest.Postgres(t)
+	bouncer := dbtest.StartBouncer(t, server, dbtest.BouncerOptions{Mode: "session"})
+	for parameter, want := range map[string][2]string{
+		"dbname=none":        {"no such database", "name a database"},
+		"user=none":          {"none", "user"},
+		"password=none":      {"authentication failed", "check user and password"},
+		"options=-cgeqo%3D1": {"options", "correct that parameter"},
+	} {
+		t.Run(parameter, func(t *testing.T) {
+			t.Parallel()
+			_, err := OpenStore(t.Context(), settings(t, "database: "+bouncer.DSN()+"&"+parameter))
+			wantHint(t, err, want[0], want[1])
 			if mayHeal(err) {
 				t.Errorf("serve waits for %v", err)
 			}

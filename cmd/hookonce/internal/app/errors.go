@@ -2,9 +2,15 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
+	"io"
+	"net"
+	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -30,12 +36,16 @@ const (
 	classAuthorization = "28"    // wrong password, unknown role, or not admitted
 	stateNoDatabase    = "3D000" // invalid_catalog_name
 	stateNoPrivilege   = "42501" // insufficient_privilege: to connect, among others
-	stateUnknownName   = "42704" // undefined_object: an unknown parameter of the URL
-	stateBadValue      = "22023" // invalid_parameter_value
-	stateFixed         = "55P02" // cant_change_runtime_param
 	stateTooMany       = "53300" // too_many_connections
 	stateProtocol      = "08P01" // protocol_violation: PgBouncer's code for nearly everything
 )
+
+// lastingStates are errors of passingClasses that a parameter of the URL causes.
+var lastingStates = []string{
+	"55P02", // cant_change_runtime_param
+	"25001", // active_sql_transaction: a setting of transactions
+	"58P01", // undefined_file: a library to load
+}
 
 // Primary result codes of SQLite that only a person can resolve; see
 // https://www.sqlite.org/rescode.html.
@@ -63,7 +73,7 @@ func refusalOf(err error) (refusal, bool) { return errors.AsType[refusal](err) }
 // every other error.
 func lastingRemedy(err error) string {
 	if errors.Is(err, driver.ErrReadOnlyRole) {
-		return "ALTER ROLE … RESET default_transaction_read_only, or name another user in the setting database"
+		return "ALTER ROLE or ALTER DATABASE … RESET default_transaction_read_only, or name another user in the setting database"
 	}
 	if state, ok := refusalOf(err); ok {
 		switch code := state.SQLState(); {
@@ -100,6 +110,8 @@ func lastingRemedy(err error) string {
 var demands = map[string]string{
 	"server refused TLS connection":     "turn TLS on at the server, or correct sslmode in the setting database",
 	"channel binding required but":      "turn TLS and scram-sha-256 on at the server, or correct channel_binding in the setting database",
+	"sslcertmode check failed":          "let the server ask for a certificate (ssl_ca_file), or correct sslcertmode in the setting database",
+	"server protocol version too low":   "leave min_protocol_version in the setting database out",
 	"authentication method requirement": "let the server ask for that method (pg_hba.conf), or correct require_auth in the setting database",
 }
 
@@ -116,19 +128,55 @@ func passingRemedy(err error) string {
 	return ""
 }
 
-// parameterRemedy returns the remedy if a server, or a PgBouncer, refused to connect because of a parameter
-// of the URL, and "" for every other error. A statement may fail with the same codes.
-func parameterRemedy(err error) string {
-	state, ok := refusalOf(err)
-	if !ok {
+// passingClasses are the classes of PostgreSQL's errors that may pass by themselves: connections, conflicts, resources, state,
+// shutting down, the system, internal errors.
+var passingClasses = []string{"08", "25", "40", "53", "55", "57", "58", "XX"}
+
+// connectRemedy returns the remedy if connecting failed in a way that stays, and "" for every other error. A
+// statement may fail with the same codes.
+func connectRemedy(err error) string {
+	if _, connecting := errors.AsType[*pgconn.ConnectError](err); !connecting {
 		return ""
 	}
-	switch code := state.SQLState(); {
-	case code == stateUnknownName, code == stateBadValue, code == stateFixed,
-		code == stateProtocol && strings.Contains(state.Error(), "startup parameter"):
-		return "correct that parameter in the setting database, or leave it out"
+	state, refused := refusalOf(err)
+	switch {
+	case !refused && mayPass(err):
+		return ""
+	case !refused:
+		return "correct the parameters in the setting database, or what the server offers"
 	}
-	return ""
+	code := state.SQLState()
+	if code == stateProtocol {
+		for words, remedy := range poolerRefusals {
+			if strings.Contains(state.Error(), words) {
+				return remedy
+			}
+		}
+	}
+	if slices.Contains(passingClasses, code[:2]) && !slices.Contains(lastingStates, code) {
+		return ""
+	}
+	return wrongParameterRemedy
+}
+
+const wrongParameterRemedy = "correct that parameter in the setting database, or leave it out"
+
+// poolerRefusals are remedies for refusals of PgBouncer, which have one code for nearly everything.
+var poolerRefusals = map[string]string{
+	"startup parameter":     wrongParameterRemedy,
+	"no such database":      "name a database that PgBouncer has, in the setting database or in its [databases]",
+	"no such user":          "name a user that PgBouncer has, in the setting database or in its auth_file",
+	"authentication failed": "check user and password in the setting database, and PgBouncer's auth_file",
+}
+
+// mayPass reports whether an error of the client while connecting is one of the network.
+func mayPass(err error) bool {
+	if call, is := errors.AsType[*net.OpError](err); is {
+		return call.Op != "remote error" && call.Op != "local error" // of TLS
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrReadOnly) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // wrongCertificate reports whether err says that the server cannot prove to be the one of the URL.

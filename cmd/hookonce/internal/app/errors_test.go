@@ -56,8 +56,9 @@ func TestRemediesOfServers(t *testing.T) {
 		alter, message, hint string
 		waits                bool
 	}{
-		"no connection left": {"CONNECTION LIMIT 0", "too many connections", "lower pool_max_conns", true},
-		"a read-only role":   {"SET default_transaction_read_only = on", "the role is read-only", "RESET default_transaction_read_only", false},
+		"no connection left":              {"CONNECTION LIMIT 0", "too many connections", "lower pool_max_conns", true},
+		"a read-only database for a role": {"IN DATABASE postgres SET default_transaction_read_only = on", "the role is read-only", "RESET default_transaction_read_only", false},
+		"a read-only role":                {"SET default_transaction_read_only = on", "the role is read-only", "RESET default_transaction_read_only", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

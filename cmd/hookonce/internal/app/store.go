@@ -81,7 +81,7 @@ func openStore(ctx context.Context, settings *config.Settings) (driver.Store, er
 	if _, err := store.Now(ctx); err != nil {
 		return nil, errors.Join(&Error{
 			Err:    &unreachable{settings.DatabaseDisplay(), within, err},
-			Remedy: cmp.Or(lastingRemedy(err), parameterRemedy(err), passingRemedy(err), "check that it runs there and accepts writes, and the setting database"),
+			Remedy: cmp.Or(lastingRemedy(err), connectRemedy(err), passingRemedy(err), "check that it runs there and accepts writes, and the setting database"),
 		}, closeStore(store))
 	}
 	return store, nil
@@ -104,7 +104,7 @@ func (e *unreachable) Unwrap() error { return e.err }
 func (e *unreachable) cause() string {
 	switch {
 	case errors.Is(e.err, driver.ErrReadOnlyRole):
-		return "the role is read-only there: its default_transaction_read_only is on"
+		return "the role is read-only there: default_transaction_read_only is on for it, its database or its sessions"
 	case errors.Is(e.err, driver.ErrStandby):
 		return "the server that answers is a standby"
 	case errors.Is(e.err, driver.ErrReadOnly):
@@ -157,7 +157,7 @@ func hintOf(err error) string {
 }
 
 func mayHeal(err error) bool {
-	return errors.Is(err, driver.ErrUnavailable) && lastingRemedy(err) == "" && parameterRemedy(err) == ""
+	return errors.Is(err, driver.ErrUnavailable) && lastingRemedy(err) == "" && connectRemedy(err) == ""
 }
 
 var errStillInUse = errors.New("a connection to the database did not close")

@@ -84,7 +84,7 @@ type (
 		Timeout string `json:"timeout"` // for one answer; "" if unknown
 		Note    string `json:"note"`
 
-		Signed       string `json:"signed"` // "anew" or "once"; "" if unknown
+		Signed       string `json:"signed"` // "anew", "once" or "not documented"; "" if no time is signed or nothing retried
 		SignedSource string `json:"signed_source"`
 	}
 )

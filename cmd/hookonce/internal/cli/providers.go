@@ -175,6 +175,8 @@ func signedAttempts(r retryFacts) string {
 		return "anew, each with a time of its own (" + r.SignedSource + ")"
 	case provider.SignedOnce:
 		return "once: later attempts carry the first time, which timestamp.tolerance covers (" + r.SignedSource + ")"
+	case provider.SignedUndocumented:
+		return "not documented (" + r.SignedSource + "): if retries are refused as too old, raise timestamp.tolerance"
 	}
 	return ""
 }

@@ -40,6 +40,7 @@ const providersLegend = `
   [More](sources.md#handshakes).
 - **Retries**: how long the provider retries, if known. The default dedupe window is never shorter. *anew*: each attempt
   has a time and a signature of its own. *once*: all have those of the first, and the tolerance covers the retries.
+  *undocumented*: if retries are refused as too old, raise ` + "`timestamp.tolerance`" + `. Otherwise no time is signed.
 - **Set**: the settings that the source needs besides ` + "`secrets`" + `; those with ` + "`?`" + ` are optional. *key is fetched* means
   that hookonce gets the public key from the provider's own hosts over https; the setting ` + "`key`" + ` replaces it.
 - **Known by**: the strongest evidence for the entry; ` + "`hookonce providers NAME`" + ` names its source. A listed package
@@ -206,7 +207,7 @@ func pageID(f *providerFacts) string {
 
 // pageRetries tells how long a provider retries, and how it signs attempts.
 func pageRetries(f *providerFacts) string {
-	signed := map[string]string{provider.SignedAnew: "*anew*", provider.SignedOnce: "*once*"}[f.Retry.Signed]
+	signed := map[string]string{provider.SignedAnew: "*anew*", provider.SignedOnce: "*once*", provider.SignedUndocumented: "*undocumented*"}[f.Retry.Signed]
 	return strings.Trim(f.Retry.Window+", "+signed, ", ")
 }
 

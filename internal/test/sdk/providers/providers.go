@@ -55,8 +55,8 @@ type Subject struct {
 	// object.
 	ASCII string `json:"ascii"`
 	// Unchecked maps a change (body, header, time, secret or age) to the reason why the SDK accepts
-	// it, several to the reason why it refuses two signatures with one right, values to the reason why it
-	// judges odd values of signed parts in its own way, and a fault of
+	// it, several to the reason why it refuses two signatures with one right, "value NAME in PART" to the reason why the
+	// two judge that odd value of a signed part differently, and a fault of
 	// TestPlantedFaults to the reason why no check can notice it. A reason that is not needed fails
 	// the test.
 	Unchecked map[string]string `json:"unchecked"`

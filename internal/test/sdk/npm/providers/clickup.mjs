@@ -17,6 +17,7 @@ function trigger() {
 export default {
   provider: "clickup",
   sdk: "n8n-nodes-base",
+  unchecked: { "value repeated in the body": "it writes the JSON again before it checks it" },
   ascii: "it writes the JSON again before it checks it",
   async verify(request, key) {
     const result = await trigger().prototype.webhook.call({

@@ -20,6 +20,7 @@ export default {
   provider: "ebay",
   scheme: "ecdsa",
   sdk: "event-notification-nodejs-sdk",
+  unchecked: { "value repeated in the body": "it writes the JSON again before it checks it" },
   ascii: "the SDK writes the JSON again",
   documents: (request, key) => ({
     "https://api.ebay.com/identity/v1/oauth2/token": '{"access_token":"token"}',

@@ -20,7 +20,12 @@ const hmac = {
   scheme: "hmac",
   event: { id: "query:id + query:status" }, // of a status report, which has no body
   sdk: "messagebird",
-  unchecked: { values: "it signs a space as %20, the SDKs for Go, PHP and Python as +; it joins repeated parameters" },
+  unchecked: {
+    "value space in query v": "it signs a space as %20, the SDKs for Go, PHP and Python as +",
+    "value non-ASCII in query v": "it signs a space as %20, the SDKs for Go, PHP and Python as +",
+    "value markup in query v": "it signs ' as it is, the SDKs for Go, PHP and Python as %27",
+    "value repeated in query v": "it joins repeated parameters",
+  },
   async verify(request, key) {
     return (await old()).validate(received(request), key.secret);
   },

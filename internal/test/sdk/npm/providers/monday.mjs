@@ -1,4 +1,6 @@
 // monday.com's documentation verifies the token with a general library of JWTs.
+const address = (request) => request.url + (request.query ? `?${request.query}` : "");
+
 export default {
   provider: "monday",
   sdk: "jose",
@@ -7,14 +9,14 @@ export default {
   async verify(request, key) {
     const { jwtVerify } = await import("jose");
     const token = request.headers.authorization;
-    await jwtVerify(token, Buffer.from(key.secret), { algorithms: ["HS256"], audience: request.url });
+    await jwtVerify(token, Buffer.from(key.secret), { algorithms: ["HS256"], audience: address(request) });
     return true;
   },
   async sign(request, key) {
     const { SignJWT } = await import("jose");
     const now = Math.floor(request.now / 1000);
     const token = new SignJWT({ accountId: 1, userId: 1 }).setProtectedHeader({ alg: "HS256", typ: "JWT" });
-    token.setAudience(request.url).setIssuedAt(now).setExpirationTime(now + 300);
+    token.setAudience(address(request)).setIssuedAt(now).setExpirationTime(now + 300);
     return { headers: { authorization: await token.sign(Buffer.from(key.secret)) } };
   },
 };

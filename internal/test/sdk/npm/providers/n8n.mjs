@@ -18,7 +18,7 @@ const subject = (provider, node, { credentials = () => ({}), stored = webhookSec
       getWorkflowStaticData: () => stored(key),
       getCredentials: async () => credentials(key),
       getNodeParameter: (name, otherwise) => otherwise,
-      getNodeWebhookUrl: () => request.url,
+      getNodeWebhookUrl: () => request.url + (request.query ? `?${request.query}` : ""),
     });
   },
   ...more,
@@ -40,6 +40,5 @@ export default [
   subject("box", "Box", { credentials: (key) => ({ signingKeyPrimary: key.secret }) }),
   subject("trello", "Trello", {
     credentials: (key) => ({ oauthSecret: key.secret }),
-    unchecked: { values: "n8n registers a URL without a query" },
   }),
 ];

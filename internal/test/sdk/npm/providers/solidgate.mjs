@@ -2,14 +2,13 @@
 const merchant = "wh_pk_1";
 const signature = async (request, key) => {
   const { Api } = (await import("@solidgate/node-sdk")).default;
-  return new Api(merchant, key.secret)._generateSignature(request.body);
+  return new Api(request.headers.merchant, key.secret)._generateSignature(request.body);
 };
 
 export default {
   provider: "solidgate",
   sdk: "@solidgate/node-sdk",
   documented: true,
-  unchecked: { values: "the merchant is one of the account, not of the request" },
   header: { Merchant: merchant },
   async verify(request, key) {
     return request.headers.signature === (await signature(request, key));

@@ -1,14 +1,13 @@
 export default {
   provider: "square",
   sdk: "square",
-  unchecked: { values: "the URL is one that was registered, without a query" },
   async verify(request, key) {
     const { WebhooksHelper } = await import("square");
     return WebhooksHelper.verifySignature({
       requestBody: request.body,
       signatureHeader: request.headers["x-square-hmacsha256-signature"],
       signatureKey: key.secret,
-      notificationUrl: request.url,
+      notificationUrl: request.url + (request.query ? `?${request.query}` : ""),
     });
   },
 };

@@ -1,4 +1,9 @@
 const sdk = async () => (await import("twilio")).default;
+// fields returns a form as frameworks read it: a repeated field is an array.
+const fields = (request) => {
+  const form = new URLSearchParams(request.body);
+  return Object.fromEntries([...form.keys()].map((name) => [name, form.getAll(name).length > 1 ? form.getAll(name) : form.get(name)]));
+};
 const address = (request) => request.url + (request.query ? `?${request.query}` : "");
 
 export default [
@@ -9,13 +14,11 @@ export default [
     query: "a=1&b=%20x",
     async verify(request, key) {
       const twilio = await sdk();
-      const fields = Object.fromEntries(new URLSearchParams(request.body));
-      return twilio.validateRequest(key.secret, request.headers["x-twilio-signature"], address(request), fields);
+      return twilio.validateRequest(key.secret, request.headers["x-twilio-signature"], address(request), fields(request));
     },
     async sign(request, key) {
       const { getExpectedTwilioSignature } = (await import("twilio/lib/webhooks/webhooks.js")).default;
-      const fields = Object.fromEntries(new URLSearchParams(request.body));
-      return { headers: { "x-twilio-signature": getExpectedTwilioSignature(key.secret, address(request), fields) } };
+      return { headers: { "x-twilio-signature": getExpectedTwilioSignature(key.secret, address(request), fields(request)) } };
     },
   },
   {

@@ -2,6 +2,7 @@ const subject = {
   provider: "whatsapp",
   sdk: "whatsapp-api-js",
   ascii: "it checks the body with other characters as \\u escapes; Meta's bodies hold only such escapes",
+  unchecked: { "value non-ASCII in the body": "it checks the body with other characters as \\u escapes" },
   async verify(request, key) {
     const { WhatsAppAPI } = await import("whatsapp-api-js");
     const api = new WhatsAppAPI({ token: "token", appSecret: key.secret, v: "v24.0" });

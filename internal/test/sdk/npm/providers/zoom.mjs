@@ -2,7 +2,10 @@ export default {
   provider: "zoom",
   sdk: "@zoom/rivet",
   ascii: "it writes the JSON again before it checks it",
-  unchecked: { age: "the package does not compare the time with its clock" },
+  unchecked: {
+    age: "the package does not compare the time with its clock",
+    "value repeated in the body": "it writes the JSON again before it checks it",
+  },
   async verify(request, key) {
     const { AwsLambdaReceiver } = await import("@zoom/rivet/users");
     const receiver = new AwsLambdaReceiver({ webhooksSecretToken: key.secret });
