@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/claims"
 	"github.com/hookonce/hookonce/internal/reconcile"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -21,6 +22,8 @@ import (
 const (
 	// maxReconcileSkew is how far this machine's clock may be off.
 	maxReconcileSkew = time.Hour
+	// maxAhead is how far ahead of this machine's clock the time of an event can be.
+	maxAhead = 24 * time.Hour
 	// maxFound bounds the keys of missing events in memory, to 4 MiB.
 	maxFound = 1 << 17
 	// lookOverlap is how much of the time before its last look a look repeats: the provider's clock may be off.
@@ -31,6 +34,9 @@ const (
 
 // ErrReconcileKey says that the provider's API refuses Reconcile.Key.
 var ErrReconcileKey = reconcile.ErrKey
+
+// ErrSince says that Engine.Reconcile was asked to look too far back, or ahead.
+var ErrSince = errors.New("since is out of bounds")
 
 // Reconciled is the result of Engine.Reconcile. If the list holds an event twice, Missing and
 // Claimed count it once; Seen and Known may count it twice.
@@ -72,9 +78,9 @@ func (in *Engine) reconcile(ctx context.Context, name string, since time.Duratio
 	switch {
 	case err != nil:
 	case since <= 0:
-		err = errors.New("since must be more than 0")
+		err = fmt.Errorf("%w: it must be more than 0", ErrSince)
 	case since >= in.windowOf(src):
-		err = fmt.Errorf("since must be less than the dedupe window (%s): the identities of older events are gone", in.windowOf(src))
+		err = fmt.Errorf("%w: it must be less than the dedupe window (%s), because the identities of older events are gone", ErrSince, say.Setting(in.windowOf(src)))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("hookonce: reconcile source %q: %w", name, err)
@@ -251,7 +257,7 @@ func (r *reconciling) missed(at time.Time) {
 // look returns the claim of a missing event, and nil for any other, which it counts.
 func (r *reconciling) look(ctx context.Context, e *reconcile.Event) (*driver.Claim, error) {
 	switch {
-	case e.At().IsZero():
+	case e.At().IsZero() || e.At().After(r.done.Until.Add(r.src.Reconcile.Delay+maxAhead)): // in milliseconds, perhaps
 		r.done.Seen++
 		r.done.Unreadable++
 		return nil, nil
@@ -260,8 +266,8 @@ func (r *reconciling) look(ctx context.Context, e *reconcile.Event) (*driver.Cla
 	}
 	r.done.Seen++
 	if e.Body() == nil && r.src.Event == (provider.EventRules{}) {
-		// The catalog's own rules find the id without the body, so that only a missing event costs a request.
-		if ev := r.read(e.Header(), []byte("{}")); ev != nil {
+		// The catalog's own rules find the id in the list, so that only a missing event costs a request.
+		if ev := r.read(e.Header(), e.Item()); ev != nil {
 			known, err := r.knows(ctx, driver.EventKey(r.src.Name, ev.IDParts...))
 			if err != nil || known {
 				return nil, err
@@ -321,7 +327,16 @@ func (r *reconciling) knows(ctx context.Context, key driver.Key) (bool, error) {
 // claim claims the missing events of a page. It does not go through the queue of deliveries, so that it neither delays
 // them nor counts as one. An event that arrived meanwhile stays as it is.
 func (r *reconciling) claim(ctx context.Context, missing []driver.Claim) error {
-	if r.plan || len(missing) == 0 {
+	if r.plan {
+		return nil
+	}
+	if r.src.Inline {
+		var err error
+		if missing, err = r.handle(ctx, missing); err != nil {
+			return err
+		}
+	}
+	if len(missing) == 0 {
 		return nil
 	}
 	slices.SortFunc(missing, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
@@ -340,6 +355,45 @@ func (r *reconciling) claim(ctx context.Context, missing []driver.Claim) error {
 	}
 	r.left += len(left)
 	return err
+}
+
+// handle runs the handlers of an Inline source, each in the transaction of its claim. It returns the events that do not
+// run Inline. A handler that fails is counted as for a delivery: the next look runs it again, until the event is dead.
+func (r *reconciling) handle(ctx context.Context, missing []driver.Claim) (others []driver.Claim, err error) {
+	for i := range missing {
+		c := &missing[i]
+		if !r.in.runsInline(c) {
+			others = append(others, *c)
+			continue
+		}
+		if r.in.draining.Load() {
+			return nil, errDraining
+		}
+		inTime, stop := context.WithTimeout(ctx, r.src.AckTimeout)
+		done := r.in.worker.Inline(inTime, &r.src.listWork, c)
+		stop()
+		r.in.health.claiming.note(done.Err)
+		fault := done.Err
+		if done.Failure != nil && !done.Dead {
+			fault = fmt.Errorf("an Inline handler failed: %w", done.Failure)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case errors.Is(fault, driver.ErrBadRow):
+			r.done.Missing--
+			r.done.Unreadable++
+		case errors.Is(fault, driver.ErrUnavailable):
+			return nil, fault
+		case fault != nil:
+			r.left++
+			r.fault = fault
+		case done.Claimed:
+			r.done.Claimed++
+			r.in.tell.Claimed(c)
+		}
+	}
+	return others, nil
 }
 
 // tryClaim claims events in one commit. It returns those to try again alone, and sets the fault that kept them out.

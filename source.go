@@ -57,6 +57,7 @@ type source struct {
 	retries    time.Duration       // how long the provider retries; 0 if unknown
 	list       *provider.List      // how its API lists events; nil without Reconcile
 	listTypes  []typePattern       // of Reconcile.Types
+	listWork   work.Source         // work, which reopens no dead event
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
@@ -97,6 +98,8 @@ func newSource(s Source, all *Config, at place) *source {
 	src.keepForRetries(all, at)
 	src.setReconcile(spec, all.DedupeWindow, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
+	src.listWork = *src.work
+	src.listWork.Reopen = false
 	return src
 }
 

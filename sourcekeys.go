@@ -186,15 +186,17 @@ func (s *source) setReconcile(spec *provider.Spec, window time.Duration, at plac
 	}
 	switch {
 	case spec.List == nil:
-		at.faultHint("reconcile", "leave it out", "it is not known that an API of provider %s lists the events of its webhooks", spec.Name)
+		at.faultHint("reconcile", "leave it out", "provider %s has no list of events to read: %s", spec.Name,
+			cmp.Or(spec.NoList, "it is not known that its API lists the events of its webhooks"))
 		return
-	case s.Inline:
-		at.fault("reconcile", "it does not work with Inline sources yet")
 	case s.batch && spec.List.Wrap == "":
 		at.fault("reconcile", "it does not work with event.batch: the list of provider %s has single events", spec.Name)
 	}
 	if strings.TrimSpace(mine.Key) == "" || strings.ContainsAny(mine.Key, "\r\n\x00") {
 		at.fault("reconcile.key", "it must hold the key of the provider's API, on one line")
+	}
+	if spec.List.Token != "" && !strings.Contains(mine.Key, ":") {
+		at.fault("reconcile.key", "it must be ID:SECRET, which the API of provider %s exchanges for a token", spec.Name)
 	}
 	if mine.URL != "" {
 		if err := reconcile.CheckURL(mine.URL); err != nil {

@@ -117,6 +117,7 @@ type Event struct {
 	ProcessedAt time.Time // zero unless done
 	FailedAt    time.Time // zero unless dead
 	LastError   string
+	Reconciled  bool // claimed from the list of its provider's API; no delivery had brought it
 
 	Destinations []string // of its messages, sorted; nil unless EventFilter.Destinations asks for them
 }

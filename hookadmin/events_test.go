@@ -49,7 +49,7 @@ func TestListingHasTheKeysOfTheContract(t *testing.T) {
 		"events": []any{map[string]any{
 			"source": "github", "event_id": "e1", "type": "push", "state": "done", "waiting": false, "note": "no route",
 			"attempts": 0.0, "generation": 0.0, "duplicates": "0", "received_at": "2026-01-31T12:00:00.000000Z",
-			"occurred_at": nil, "processed_at": "2026-01-31T12:00:00.000000Z", "last_error": "",
+			"occurred_at": nil, "processed_at": "2026-01-31T12:00:00.000000Z", "last_error": "", "by": "webhook",
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

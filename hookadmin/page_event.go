@@ -210,7 +210,7 @@ func eventFacts(root string, d *EventDetail) []fact {
 		facts = append(facts, fact{Name: "Occurred, says the sender", When: d.OccurredAt})
 	}
 	arrived := deliveries(d.Deliveries.Count)
-	if d.By == by(driver.RemoteReconcile) {
+	if d.By == byReconcile {
 		facts = append(facts, fact{Name: "By", Value: newText("reconcile: found in the provider's list, so it has no signature", 80)})
 		arrived = "no delivery"
 		if late := d.Deliveries.Count - 1; late > 0 {

@@ -83,6 +83,10 @@ func TestReconcileIsShown(t *testing.T) {
 	if detail["by"] != "reconcile" || recent["by"] != "reconcile" {
 		t.Errorf("the event is by %v, and its first line by %v", detail["by"], recent["by"])
 	}
+	listed := readJSON[map[string]any](t, a.get(t, "/api/v1/events"))["events"].([]any)[0].(map[string]any)
+	if page := a.page(t, "/events", http.StatusOK); listed["by"] != "reconcile" || !strings.Contains(page, "by reconcile") {
+		t.Errorf("the event is listed by %v, or its row does not say so", listed["by"])
+	}
 	if page := a.page(t, "/events/pay/evt_1", http.StatusOK); !strings.Contains(page, "found in the provider&#39;s list") || !strings.Contains(page, "no delivery") {
 		t.Error("the page of the event does not say that it came by reconcile")
 	}

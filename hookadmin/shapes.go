@@ -63,6 +63,8 @@ type Event struct {
 	OccurredAt  Time   `json:"occurred_at"`
 	ProcessedAt Time   `json:"processed_at"`
 	LastError   string `json:"last_error"`
+	// By is how it came: webhook, or reconcile if it never arrived and was found in the provider's list.
+	By string `json:"by"`
 }
 
 // EventDetail is the answer of GET /api/v1/events/{source}/{event_id}: the keys of Event, and the
@@ -71,8 +73,6 @@ type EventDetail struct {
 	Event
 	AttemptCount int  `json:"attempt_count"`
 	FailedAt     Time `json:"failed_at"`
-	// By is how it came: webhook, or reconcile if it never arrived and was found in the provider's list.
-	By string `json:"by"`
 
 	// Headers are the sender's headers by name; null past retention.
 	Headers map[string][]string `json:"headers"`
@@ -200,15 +200,21 @@ func newEvent(ev *driver.Event) Event {
 		OccurredAt:  Time(ev.OccurredAt),
 		ProcessedAt: Time(ev.ProcessedAt),
 		LastError:   ev.LastError,
+		By:          by(ev.Reconciled),
 	}
 }
 
-// by returns how something came whose client is remote.
-func by(remote string) string {
-	if remote == driver.RemoteReconcile {
-		return "reconcile"
+// Ways in which an event comes.
+const (
+	byWebhook   = "webhook"
+	byReconcile = "reconcile"
+)
+
+func by(reconciled bool) string {
+	if reconciled {
+		return byReconcile
 	}
-	return "webhook"
+	return byWebhook
 }
 
 // NewEventDetail returns detail as the API prints it. It fails if the stored headers are not a JSON
@@ -218,7 +224,6 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		Event:        newEvent(&detail.Event),
 		AttemptCount: detail.Event.Attempts,
 		FailedAt:     Time(detail.FailedAt),
-		By:           by(detail.Deliveries.FirstRemote),
 		BodySHA256:   hex.EncodeToString(detail.BodySHA256[:]),
 		BodyPruned:   detail.BodyPruned,
 		Redacted:     detail.Redacted(),
@@ -245,7 +250,7 @@ func NewEventDetail(detail *driver.EventDetail) (*EventDetail, error) {
 		out.Body, out.BodyBase64 = body(detail.Body)
 	}
 	for _, d := range detail.Recent {
-		out.Deliveries.Recent = append(out.Deliveries.Recent, Delivery{At: Time(d.At), By: by(d.Remote), Remote: d.Remote, Gateway: d.Gateway, SameBody: d.SameBody})
+		out.Deliveries.Recent = append(out.Deliveries.Recent, Delivery{At: Time(d.At), By: by(d.Remote == driver.RemoteReconcile), Remote: d.Remote, Gateway: d.Gateway, SameBody: d.SameBody})
 	}
 	if o := detail.OtherBody; o != nil {
 		other := &OtherBody{At: Time(o.At), BodySHA256: hex.EncodeToString(o.SHA256[:]), BodySize: o.Size}

@@ -44,6 +44,8 @@ type Spec struct {
 	Ack    *Ack           `json:"ack,omitempty"` // nil: the provider accepts any 2xx
 	Retry  Retry          `json:"retry"`
 	List   *List          `json:"list,omitempty"` // nil: it is not known that an API lists the events
+	// NoList says why a provider whose API shows events has no List, after "no: ". "" if nothing is known.
+	NoList string `json:"no_list,omitempty"`
 	// CredentialHeaders names headers with a shared credential, besides those of the schemes. They
 	// are stored only as "<secret>" and never forwarded. See HiddenHeaders for all of them.
 	CredentialHeaders []string `json:"credential_headers,omitempty"`

@@ -11,7 +11,7 @@ import (
 // eventColumns are the columns of an eventRow.
 var eventColumns = `key, source, event_id, type, state, waiting, note, attempts, generation, duplicates, ` +
 	bounded("received_at") + ", " + boundedOrNull("occurred_at") + ", " +
-	boundedOrNull("processed_at") + ", " + boundedOrNull("failed_at") + ", last_error"
+	boundedOrNull("processed_at") + ", " + boundedOrNull("failed_at") + ", last_error, remote = '" + driver.RemoteReconcile + "'"
 
 // eventRow holds one row of eventColumns.
 type eventRow struct {
@@ -24,7 +24,7 @@ type eventRow struct {
 func (e *eventRow) targets() []any {
 	return []any{
 		&e.key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Waiting, &e.Note, &e.attempts, &e.generation, &e.Duplicates,
-		&e.ReceivedAt, &e.occurredAt, &e.processedAt, &e.failedAt, &e.LastError,
+		&e.ReceivedAt, &e.occurredAt, &e.processedAt, &e.failedAt, &e.LastError, &e.Reconciled,
 	}
 }
 

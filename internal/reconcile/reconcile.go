@@ -4,23 +4,18 @@
 package reconcile
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/dial"
-	"github.com/hookonce/hookonce/internal/headers"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -31,6 +26,7 @@ const (
 	maxPage   = 32 << 20               // bytes of one answer
 	maxPages  = 20_000                 // of one reading
 	maxCursor = 1 << 10                // bytes
+	maxEmpty  = 10                     // empty pages in a row
 	maxTries  = 6
 	maxWait   = 5 * time.Minute // that the API may ask for with Retry-After
 	firstWait = time.Second     // after the first failure; doubled after each
@@ -58,6 +54,7 @@ type Options struct {
 type Client struct {
 	o      Options
 	client *http.Client
+	token  string    // for the key, if the list says where to get one
 	last   time.Time // when the last request began
 	pause  time.Duration
 	wait   time.Duration
@@ -102,6 +99,7 @@ func isLoopback(host string) bool {
 
 // Event is an event that the API lists. Only a Client makes one that is not empty.
 type Event struct {
+	item   []byte
 	id     string
 	at     time.Time
 	header http.Header
@@ -114,6 +112,9 @@ func (e *Event) At() time.Time { return e.at }
 // Header returns the headers of the webhook that hold facts of the event. There is no signature.
 func (e *Event) Header() http.Header { return e.header }
 
+// Item returns the event as the list shows it.
+func (e *Event) Item() []byte { return e.item }
+
 // Body returns the body of the webhook; nil before Complete, if the list itself does not hold it.
 func (e *Event) Body() []byte { return e.body }
 
@@ -121,10 +122,16 @@ func (e *Event) Body() []byte { return e.body }
 func (c *Client) Pages(ctx context.Context, since time.Time) iter.Seq2[[]Event, error] {
 	return func(yield func([]Event, error) bool) {
 		seen := map[string]bool{}
+		empty := 0 // pages in a row
 		for cursor := ""; ; {
 			events, next, err := c.page(ctx, since, cursor)
+			if empty++; len(events) > 0 {
+				empty = 0
+			}
 			switch {
 			case err != nil || next == "":
+			case empty == maxEmpty:
+				err = fmt.Errorf("%w: its pages are empty, and it says that there are more", ErrAPI)
 			case seen[next]:
 				err = fmt.Errorf("%w: it repeats a page", ErrAPI)
 			case len(next) > maxCursor:
@@ -136,7 +143,7 @@ func (c *Client) Pages(ctx context.Context, since time.Time) iter.Seq2[[]Event, 
 			if !yield(events, err) || err != nil || next == "" {
 				return
 			}
-			if c.o.List.Since == "" && allOlder(events, since) {
+			if c.o.List.Since == "" && c.o.List.Request == "" && allOlder(events, since) {
 				return
 			}
 			cursor = next
@@ -144,13 +151,18 @@ func (c *Client) Pages(ctx context.Context, since time.Time) iter.Seq2[[]Event, 
 	}
 }
 
+// allOlder reports whether a page of the newest first ends before since. An event without a time says nothing.
 func allOlder(events []Event, since time.Time) bool {
+	older := false
 	for i := range events {
-		if !events[i].at.Before(since) {
-			return false
+		if at := events[i].at; !at.IsZero() {
+			if !at.Before(since) {
+				return false
+			}
+			older = true
 		}
 	}
-	return true
+	return older
 }
 
 func (c *Client) page(ctx context.Context, since time.Time, cursor string) (events []Event, next string, err error) {
@@ -159,30 +171,34 @@ func (c *Client) page(ctx context.Context, since time.Time, cursor string) (even
 	if err != nil {
 		return nil, "", err
 	}
-	query := address.Query()
-	if l.Since != "" {
-		at := strconv.FormatInt(since.Unix(), 10)
-		if l.SinceText {
-			at = since.UTC().Format(time.RFC3339)
-		}
-		query.Set(l.Since, at)
+	var body []byte
+	switch {
+	case l.Request != "":
+		body, err = request(l, since, cursor)
+	case l.NextQuery && cursor != "":
+		address.RawQuery = cursor
+	default:
+		address.RawQuery = queryOf(l, address.Query(), since, cursor)
 	}
-	if cursor != "" {
-		query.Set(l.Cursor, cursor)
+	if err != nil {
+		return nil, "", err
 	}
-	address.RawQuery = query.Encode()
-	document, header, err := c.get(ctx, address)
+	document, header, err := c.get(ctx, address, body)
 	if err != nil {
 		return nil, "", err
 	}
 	var items []json.RawMessage
-	if raw := dig(document, l.Items); raw == nil || json.Unmarshal(raw, &items) != nil || bytes.Equal(bytes.TrimSpace(raw), []byte("null")) {
+	raw := dig(document, l.Items)
+	if empty := l.Omits && raw == nil && isObject(document); !empty && (json.Unmarshal(raw, &items) != nil || items == nil) {
 		return nil, "", fmt.Errorf("%w: the answer holds no list", ErrAPI)
 	}
 	for _, item := range items {
 		events = append(events, c.event(item))
 	}
 	switch {
+	case l.NextQuery:
+		next, err := queryAt(text(dig(document, l.Next)))
+		return events, next, err
 	case l.Next != "":
 		return events, text(dig(document, l.Next)), nil
 	case l.More == "":
@@ -199,14 +215,14 @@ func (c *Client) page(ctx context.Context, since time.Time, cursor string) (even
 
 func (c *Client) event(item json.RawMessage) Event {
 	l := c.o.List
-	e := Event{id: text(dig(item, l.ID)), at: moment(text(dig(item, l.Time))), header: http.Header{"Content-Type": {"application/json"}}}
+	e := Event{item: item, id: text(dig(item, l.ID)), at: moment(text(dig(item, l.Time))), header: http.Header{"Content-Type": {"application/json"}}}
 	for name, path := range l.EventHeader {
 		if value := text(dig(item, path)); value != "" {
 			e.header.Set(name, value)
 		}
 	}
 	if l.Detail == "" {
-		e.body = l.Wrapped(dig(item, l.Body))
+		e.body = l.Wrapped(bodyAt(item, l.Body))
 	}
 	return e
 }
@@ -214,7 +230,7 @@ func (c *Client) event(item json.RawMessage) Event {
 // Complete fetches the body of e, if the list itself does not hold it.
 func (c *Client) Complete(ctx context.Context, e *Event) error {
 	l := c.o.List
-	if l.Detail == "" || e.body != nil || e.id == "" {
+	if l.Detail == "" || e.body != nil || e.id == "" || e.id == "." || e.id == ".." { // these lead to another address
 		return nil
 	}
 	params := map[string]string{"item": e.id}
@@ -225,12 +241,12 @@ func (c *Client) Complete(ctx context.Context, e *Event) error {
 	if err != nil {
 		return err
 	}
-	document, _, err := c.get(ctx, address)
+	document, _, err := c.get(ctx, address, nil)
 	switch {
 	case errors.Is(err, errGone): // its time has passed since the list was read: it stays without a body
 		return nil
 	case err == nil:
-		e.body = l.Wrapped(dig(document, l.Body))
+		e.body = l.Wrapped(bodyAt(document, l.Body))
 	}
 	return err
 }
@@ -247,160 +263,4 @@ func (c *Client) address(raw string, params map[string]string) (*url.URL, error)
 		return nil, fmt.Errorf("%w: its address is malformed", ErrAPI)
 	}
 	return u, nil
-}
-
-// get gets a JSON document, if need be in several tries.
-func (c *Client) get(ctx context.Context, u *url.URL) (document json.RawMessage, header http.Header, err error) {
-	for try := 1; ; try++ {
-		if err := sleep(ctx, time.Until(c.last.Add(c.pause))); err != nil {
-			return nil, nil, err
-		}
-		c.last = time.Now()
-		wait := c.wait << (try - 1)
-		var asked time.Duration
-		document, header, asked, err = c.once(ctx, u)
-		switch {
-		case err == nil:
-			return document, header, nil
-		case ctx.Err() != nil:
-			return nil, nil, context.Cause(ctx)
-		case !isPassing(err):
-			return nil, nil, err
-		case try == maxTries:
-			return nil, nil, fmt.Errorf("%w (%d tries)", err, try)
-		case asked > maxWait:
-			return nil, nil, fmt.Errorf("%w: it asks to wait for %s: run this again then", err, asked)
-		}
-		if err := sleep(ctx, max(wait, asked)); err != nil {
-			return nil, nil, err
-		}
-	}
-}
-
-// passingError is an error that another try may mend.
-type passingError struct{ error }
-
-// Unwrap returns the error inside.
-func (e passingError) Unwrap() error { return e.error }
-
-func isPassing(err error) bool {
-	_, is := errors.AsType[passingError](err)
-	return is
-}
-
-func again(format string, args ...any) error {
-	return passingError{fmt.Errorf("%w: "+format, append([]any{ErrAPI}, args...)...)}
-}
-
-func (c *Client) once(ctx context.Context, u *url.URL) (document json.RawMessage, header http.Header, asked time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("%w: its address is malformed", ErrAPI)
-	}
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "hookonce")
-	for name, value := range c.o.List.Header {
-		req.Header.Set(name, value)
-	}
-	if c.o.List.Auth == provider.AuthBasic {
-		req.SetBasicAuth(c.o.Key, "")
-	} else {
-		req.Header.Set("Authorization", "Bearer "+c.o.Key)
-	}
-	resp, err := c.client.Do(req)
-	if err != nil {
-		if refused := dial.ErrAddress; errors.Is(err, refused) {
-			return nil, nil, 0, fmt.Errorf("%w: %s: %w", ErrAPI, u.Host, refused)
-		}
-		return nil, nil, 0, again("%s does not answer", u.Host) // the error itself may show the address
-	}
-	defer func() { _ = resp.Body.Close() }()
-	asked = headers.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
-	status := resp.StatusCode
-	switch {
-	case status == http.StatusOK:
-	case status == http.StatusTooManyRequests, status == http.StatusForbidden && resp.Header.Get("Retry-After") != "":
-		return nil, nil, asked, again("%s limits the rate", u.Host)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return nil, nil, 0, fmt.Errorf("%w (%s, status %d)", ErrKey, u.Host, status)
-	case status >= 500:
-		return nil, nil, asked, again("%s answers %d", u.Host, status)
-	case status == http.StatusNotFound || status == http.StatusGone:
-		return nil, nil, 0, errGone
-	default:
-		return nil, nil, 0, fmt.Errorf("%w: %s answers %d", ErrAPI, u.Host, status)
-	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
-	switch {
-	case err != nil:
-		return nil, nil, 0, again("the answer of %s is cut off", u.Host)
-	case len(body) > maxPage:
-		return nil, nil, 0, fmt.Errorf("%w: the answer of %s is larger than %d bytes", ErrAPI, u.Host, maxPage)
-	case !json.Valid(body):
-		return nil, nil, 0, again("the answer of %s is not JSON", u.Host)
-	}
-	return body, resp.Header, 0, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-var nextLink = regexp.MustCompile(`<([^>]*)>[^<]*;\s*rel="?next"?`)
-
-// nextCursor returns the cursor of the next page. Only the parameter of the link counts, never its host.
-func nextCursor(h http.Header, parameter string) string {
-	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
-	if m == nil {
-		return ""
-	}
-	u, err := url.Parse(m[1])
-	if err != nil {
-		return ""
-	}
-	return u.Query().Get(parameter)
-}
-
-// dig returns the value at a path; nil if there is none.
-func dig(raw json.RawMessage, path string) json.RawMessage {
-	if path == "" {
-		return raw
-	}
-	for name := range strings.SplitSeq(path, ".") {
-		var object map[string]json.RawMessage
-		if json.Unmarshal(raw, &object) != nil {
-			return nil
-		}
-		raw = object[name]
-	}
-	return raw
-}
-
-// text returns a string or a number as text; "" for anything else.
-func text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var n json.Number
-	_ = json.Unmarshal(raw, &n)
-	return n.String()
-}
-
-func moment(s string) time.Time {
-	if seconds, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return time.Unix(seconds, 0)
-	}
-	at, _ := time.Parse(time.RFC3339, s)
-	return at
 }

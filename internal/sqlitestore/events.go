@@ -13,7 +13,7 @@ import (
 )
 
 const eventColumns = `key, source, event_id, type, state, waiting, note, attempts, generation, duplicates,
-	received_at, occurred_at, processed_at, failed_at, last_error`
+	received_at, occurred_at, processed_at, failed_at, last_error, remote = '` + driver.RemoteReconcile + `'`
 
 const opEvents = "listing events"
 
@@ -198,7 +198,7 @@ func scanEvent(e *driver.Event, rows *sql.Rows, more ...any) error {
 	var occurredAt, processedAt, failedAt sql.NullInt64
 	err := rows.Scan(slices.Concat([]any{
 		&key, &e.Source, &e.EventID, &e.Type, &e.State, &e.Waiting, &e.Note, &e.Attempts, &e.Generation, &e.Duplicates,
-		&receivedAt, &occurredAt, &processedAt, &failedAt, &e.LastError,
+		&receivedAt, &occurredAt, &processedAt, &failedAt, &e.LastError, &e.Reconciled,
 	}, more)...)
 	copy(e.Key[:], key)
 	e.ReceivedAt = fromMicros(receivedAt)

@@ -24,6 +24,8 @@ type flights struct {
 type flight struct {
 	landed chan struct{}
 	result InlineResult // valid once landed is closed
+	// keepsDead says that it leaves a dead event dead.
+	keepsDead bool
 }
 
 var (
@@ -38,7 +40,7 @@ func newFlights() *flights {
 
 // join returns the flight of key. first says that the caller must fly it, and then land it. After
 // drain, join returns nil for a key that is not in flight.
-func (f *flights) join(key driver.Key) (fl *flight, first bool) {
+func (f *flights) join(key driver.Key, keepsDead bool) (fl *flight, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fl, ok := f.all[key]; ok {
@@ -47,7 +49,7 @@ func (f *flights) join(key driver.Key) (fl *flight, first bool) {
 	if f.open.Err() != nil {
 		return nil, false
 	}
-	fl = &flight{landed: make(chan struct{}), result: unclaimed(errNotLanded)}
+	fl = &flight{landed: make(chan struct{}), result: unclaimed(errNotLanded), keepsDead: keepsDead}
 	f.all[key] = fl
 	f.flying.Add(1)
 	return fl, true

@@ -38,7 +38,7 @@ func unclaimed(err error) InlineResult { return InlineResult{Err: err} }
 // answer; the work goes on after that. Copies of an event in progress wait for it and get its
 // outcome.
 func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Claim) InlineResult {
-	fl, first := w.flights.join(claim.Key)
+	fl, first := w.flights.join(claim.Key, !src.Reopen)
 	if fl == nil {
 		return unclaimed(errDraining)
 	}
@@ -61,6 +61,9 @@ func (w *Workers[T]) Inline(ctx context.Context, src *Source, claim *driver.Clai
 	}
 	result := fl.result
 	if !first && result.Err == nil && result.Failure == nil {
+		if src.Reopen && fl.keepsDead && result.Dead {
+			return w.Inline(ctx, src, claim) // this one reopens it
+		}
 		result.Claimed, result.Duplicate = false, true
 	}
 	return result

@@ -448,3 +448,52 @@ func TestInlineStaleEvent(t *testing.T) {
 	compareOutcome(t, db, "1", outcome{State: driver.StateSkipped, Note: driver.NoteStale, LastError: "version 1 is older than 2"})
 	wantEffects(t, db, "0", "2", "3")
 }
+
+// tellingContext tells when someone waits for its end.
+type tellingContext struct {
+	context.Context
+	waits func()
+}
+
+func (c tellingContext) Done() <-chan struct{} {
+	c.waits()
+	return c.Context.Done()
+}
+
+// A delivery of a dead event waits for a copy that leaves it dead, such as one from the provider's list, and reopens it then.
+func TestInlineReopensAfterAQuietCopy(t *testing.T) {
+	t.Parallel()
+	db := openDatabase(t)
+	var mended atomic.Bool
+	w := newWorkers(db, func(ctx context.Context, tx *sql.Tx, ev *work.Event) error {
+		if mended.Load() {
+			return insert(ctx, tx, ev)
+		}
+		return errInjected
+	}, func(_ *work.Options, src *work.Source) { src.Reopen, src.DeadLetterAfter = true, 1 })
+	c := newClaim("1", "{}")
+	wantAnswer(t, "first", answer{Claimed: true, Dead: true, Failure: "no stock"}, inline(t, w, c))
+	mended.Store(true)
+
+	began, release := make(chan struct{}), make(chan struct{})
+	var once, waits sync.Once
+	db.beforeClaim = func() error {
+		once.Do(func() {
+			close(began)
+			<-release
+		})
+		return nil
+	}
+	quiet := *w.src
+	quiet.Reopen = false
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	left := make(chan work.InlineResult, 1)
+	go func() { left <- w.Inline(ctx, &quiet, &c) }()
+	<-began
+	result := w.Inline(tellingContext{ctx, func() { waits.Do(func() { close(release) }) }}, w.src, &c)
+	wantAnswer(t, "quiet", answer{Dead: true}, <-left)
+	wantAnswer(t, "delivery", answer{Dead: true, Reopened: true}, result)
+	compareOutcome(t, db, "1", done)
+	wantEffects(t, db, "1")
+}

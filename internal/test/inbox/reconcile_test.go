@@ -112,7 +112,7 @@ func TestReconcile(t *testing.T) {
 	list.twice = true
 	now := time.Now()
 	list.events = slices.Concat(
-		[]stripeEvent{{ID: "evt_young", Type: "invoice.paid", Created: now.Unix()}}, list.events,
+		[]stripeEvent{{ID: "evt_young", Type: "invoice.paid", Created: now.Unix()}, {ID: "evt_ms", Type: "invoice.paid", Created: now.UnixMilli()}}, list.events,
 		[]stripeEvent{
 			{ID: "evt_other", Type: "charge.failed", Created: now.Add(-2 * time.Hour).Unix()},
 			{ID: "", Type: "invoice.paid", Created: now.Add(-2 * time.Hour).Unix()},
@@ -124,45 +124,52 @@ func TestReconcile(t *testing.T) {
 		c.Sources[0].Reconcile.Types = []string{"invoice.*"}
 	})
 	withheld := 0
-	for i := range list.events[1:251] {
+	for i := range list.events[2:252] {
 		if i%10 == 0 {
 			withheld++
-		} else if got := deliverStripe(t, in, &list.events[1+i]); got != ok {
+		} else if got := deliverStripe(t, in, &list.events[2+i]); got != ok {
 			t.Fatalf("answer %v", got)
 		}
 	}
+	first, second := list.events[2], list.events[3] // withheld, and delivered
 	plan, err := in.PlanReconcile(t.Context(), "stripe", 71*time.Hour)
-	if err != nil || plan.Missing != withheld || plan.Claimed != 0 || plan.Unmatched != 1 || plan.Unreadable != 1 || plan.FirstMissing.After(plan.LastMissing) {
+	if err != nil || plan.Missing != withheld || plan.Claimed != 0 || plan.Unmatched != 1 || plan.Unreadable != 2 || plan.FirstMissing.After(plan.LastMissing) {
 		t.Fatalf("plan %+v, error %v; want %d missing", plan, err, withheld)
 	}
-	if page, err := store.Events(t.Context(), &driver.EventFilter{Limit: driver.MaxLimit}); err != nil || slices.ContainsFunc(page.Events, func(e driver.Event) bool { return e.EventID == list.events[1].ID }) {
+	if page, err := store.Events(t.Context(), &driver.EventFilter{Limit: driver.MaxLimit}); err != nil || slices.ContainsFunc(page.Events, func(e driver.Event) bool { return e.EventID == first.ID }) {
 		t.Fatalf("a plan claimed an event, or error %v", err)
+	}
+	asked := 0
+	list.before = func() { // an event is listed while the pages are read
+		if asked++; asked == 2 {
+			list.events = slices.Insert(list.events, 0, stripeEvent{ID: "evt_later", Type: "invoice.paid", Created: now.Add(-time.Hour).Unix()})
+		}
 	}
 	done, err := in.Reconcile(t.Context(), "stripe", 71*time.Hour)
 	if err != nil || done.Claimed != withheld || done.Missing != withheld {
 		t.Fatalf("done %+v, error %v; want %d claimed", done, err, withheld)
 	}
 	again, err := in.Reconcile(t.Context(), "stripe", 71*time.Hour)
-	if err != nil || again.Missing != 0 || again.Claimed != 0 {
-		t.Errorf("again %+v, error %v; want nothing", again, err)
+	if err != nil || again.Missing != 1 || again.Claimed != 1 {
+		t.Errorf("again %+v, error %v; want the event that was listed later", again, err)
 	}
-	event, err := store.Event(t.Context(), "stripe", list.events[1].ID)
+	event, err := store.Event(t.Context(), "stripe", first.ID)
 	if err != nil || event.Deliveries.FirstRemote != driver.RemoteReconcile || len(event.Messages) != 1 || strings.Contains(string(event.Headers), "Signature") {
 		t.Fatalf("event %+v, error %v; want the mark and a message", event, err)
 	}
-	if got := deliverStripe(t, in, &list.events[1]); got != duplicate {
+	if got := deliverStripe(t, in, &first); got != duplicate {
 		t.Errorf("the late webhook was answered %v, want a duplicate", got)
 	}
 	if err := in.Operator().FreshCounts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	event, err = store.Event(t.Context(), "stripe", list.events[1].ID)
+	event, err = store.Event(t.Context(), "stripe", first.ID)
 	if err != nil || event.Deliveries.Count != 2 || event.Deliveries.OtherBodies != 0 {
 		t.Errorf("%+v, error %v; want the claim and one delivery with the same body", event.Deliveries, err)
 	}
-	event, err = store.Event(t.Context(), "stripe", list.events[2].ID)
-	if err != nil || event.Deliveries.Count != 1 {
-		t.Errorf("%+v, error %v; want the one delivery of an event that arrived", event.Deliveries, err)
+	event, err = store.Event(t.Context(), "stripe", second.ID)
+	if err != nil || event.Deliveries.Count != 1 || !event.Deliveries.LastAt.Equal(event.ReceivedAt) {
+		t.Errorf("%+v, error %v; want the one delivery of an event that arrived, with its time, from which the window counts", event.Deliveries, err)
 	}
 	for _, id := range []string{"evt_young", "evt_old", "evt_other"} {
 		if _, err := store.Event(t.Context(), "stripe", id); !errors.Is(err, driver.ErrNotFound) {
@@ -282,8 +289,7 @@ func TestReconcileRefuses(t *testing.T) {
 		"reconcile.params.hook":  func(s *hookonce.Source) { s.Provider = provider.GitHub },
 		"reconcile.delay":        func(s *hookonce.Source) { s.Reconcile.Delay = 25 * time.Hour },
 		"less a day":             func(s *hookonce.Source) { s.DedupeWindow = 24 * time.Hour },
-		"lists the events":       func(s *hookonce.Source) { s.Provider = provider.Shopify },
-		"with Inline sources":    func(s *hookonce.Source) { s.Inline = true },
+		"no list of events":      func(s *hookonce.Source) { s.Provider = provider.Shopify },
 		"reconcile.params.stray": func(s *hookonce.Source) { s.Reconcile.Params = map[string]string{"stray": "x"} },
 		"no route":               nil,
 	} {
@@ -311,12 +317,13 @@ func TestReconcileGitHub(t *testing.T) {
 			return
 		}
 		details++
-		_, _ = io.WriteString(w, `{"id": 2, "request": {"headers": {}, "payload": {"n": 2}}}`)
+		_, _ = io.WriteString(w, `{"id": 2, "request": {"headers": {}, "payload": {"n":1}}}`)
 	}))
 	t.Cleanup(api.Close)
 	store := rig.OpenSQLite(t)
 	in := newEngine(t, store, func(c *hookonce.Config) {
 		sendBy(c, func(context.Context, *hookonce.Outgoing) error { return nil })
+		c.Sources[0].ReplayGuard = true // which would take the equal body for a duplicate
 		c.Sources[0].Reconcile = &hookonce.Reconcile{Key: "k", URL: api.URL, Params: map[string]string{"owner": "o", "repo": "r", "hook": "7"}}
 	})
 	if got := deliver(in, delivery("g-1", `{"n":1}`)); got != ok {
@@ -327,7 +334,7 @@ func TestReconcileGitHub(t *testing.T) {
 		t.Fatalf("done %+v with %d details, error %v", done, details, err)
 	}
 	event, err := store.Event(t.Context(), "gh", "g-2")
-	if err != nil || event.Type != "push" || string(event.Body) != `{"n": 2}` {
+	if err != nil || event.Type != "push" || string(event.Body) != `{"n":1}` || event.Deliveries.RepeatOf != "" {
 		t.Errorf("event %+v, error %v", event, err)
 	}
 }

@@ -19,6 +19,7 @@ func reconcileCases() []testCase {
 		{"Missed", reconcileMissed},
 		{"ClockWentBack", reconcileClockWentBack},
 		{"Forget", reconcileForget},
+		{"Listed", reconcileListed},
 		{"Refused", reconcileRefused},
 	}
 }
@@ -218,6 +219,27 @@ func reconcileForget(f *fixture) {
 	for _, none := range [][]string{nil, {}} {
 		if all, err := f.s.Reconciles(f.Context(), none); err != nil || len(all) != 0 {
 			f.Errorf("Reconciles of no source: %v, %v", all, err)
+		}
+	}
+}
+
+// Listings and details tell which events no delivery brought, also after a late one.
+func reconcileListed(f *fixture) {
+	missed, arrived := newClaim("pay", "evt_missed", "{}"), newClaim("pay", "evt_arrived", "{}")
+	missed.Remote = driver.RemoteReconcile
+	f.claimNew(t0, missed, arrived)
+	late := driver.DeliveryCount{Key: missed.Key, Duplicates: 1, Recent: []driver.Delivery{{At: t0.Add(time.Second), Remote: "192.0.2.7:1", SameBody: true}}}
+	if err := f.s.CountDeliveries(f.Context(), &driver.CountDeliveriesParams{Counts: []driver.DeliveryCount{late}}); err != nil {
+		f.Fatal(err)
+	}
+	page := f.events(&driver.EventFilter{Source: "pay"})
+	if len(page.Events) != 2 {
+		f.Fatalf("listed %+v", page.Events)
+	}
+	for i := range page.Events {
+		e := &page.Events[i]
+		if want := e.EventID == "evt_missed"; e.Reconciled != want || f.event("pay", e.EventID).Reconciled != want {
+			f.Errorf("%s is listed as reconciled: %t, want %t", e.EventID, e.Reconciled, want)
 		}
 	}
 }

@@ -52,9 +52,18 @@ var eventList = &list[hookadmin.EventPage, hookadmin.Event]{
 	cells: func(ev *hookadmin.Event) []string {
 		return []string{
 			at(ev.ReceivedAt), ev.Source, ev.EventID, orDash(ev.Type), ev.ShownState(), strconv.Itoa(ev.Attempts),
-			strconv.FormatInt(ev.Duplicates, 10), remark(ev.Note, ev.LastError),
+			strconv.FormatInt(ev.Duplicates, 10), remarkOn(ev),
 		}
 	},
+}
+
+// remarkOn returns the note of an event. It also says that no delivery brought the event.
+func remarkOn(ev *hookadmin.Event) string {
+	note := cmp.Or(ev.Note, ev.LastError)
+	if ev.By != "reconcile" {
+		return orDash(note)
+	}
+	return strings.TrimSuffix("by reconcile, "+note, ", ")
 }
 
 func (p *program) eventsListCommand() *cobra.Command {

@@ -29,6 +29,7 @@ type (
 		Params     []paramFacts     `json:"params"` // of the handshakes
 		Ack        *ackFacts        `json:"ack"`    // null: any 2xx
 		Retry      retryFacts       `json:"retry"`
+		Reconcile  reconcileFacts   `json:"reconcile"`
 		MaxBody    int64            `json:"max_body"` // bytes; 0 for the default
 		Notes      []string         `json:"notes"`
 		Settings   string           `json:"settings"` // YAML to begin with
@@ -79,6 +80,13 @@ type (
 		SignedAt    string `json:"signed_at"` // the location of its signature, made with ack_key; "" for none
 		Without     string `json:"without"`   // how the sender treats an unsigned answer
 	}
+	reconcileFacts struct {
+		Lists  bool         `json:"lists"`  // its API lists the events, so that a source can reconcile
+		Note   string       `json:"note"`   // the events that the list holds, or why there is none
+		Keeps  string       `json:"keeps"`  // how long an event is listed; "" if unknown
+		Params []paramFacts `json:"params"` // of reconcile.params
+		Source string       `json:"source"` // where the list is documented
+	}
 	retryFacts struct {
 		Window  string `json:"window"`  // how long; "" if unknown
 		Timeout string `json:"timeout"` // for one answer; "" if unknown
@@ -96,7 +104,7 @@ func factsOf(spec *provider.Spec) *providerFacts {
 		Schemes: []schemeFacts{}, Handshakes: []handshakeFacts{}, Params: factsOfParams(spec.Params),
 		Event: eventFacts(spec.Event), Hint: eventFacts(spec.Hint), HintNote: spec.HintNote,
 		Retry:   retryFacts{inSettings(spec.Retry.Window), inSettings(spec.Retry.Timeout), spec.Retry.Note, spec.Retry.Signed, spec.Retry.SignedSource},
-		MaxBody: spec.MaxBody, Notes: append([]string{}, spec.Notes...),
+		MaxBody: spec.MaxBody, Notes: append([]string{}, spec.Notes...), Reconcile: factsOfList(spec),
 	}
 	for i := range spec.Schemes {
 		scheme := factsOfScheme(&spec.Schemes[i])
@@ -116,6 +124,15 @@ func factsOf(spec *provider.Spec) *providerFacts {
 	}
 	f.Settings = settingsOf(f)
 	return f
+}
+
+// factsOfList says whether a source of the provider can reconcile.
+func factsOfList(spec *provider.Spec) reconcileFacts {
+	l := spec.List
+	if l == nil {
+		return reconcileFacts{Note: cmp.Or(spec.NoList, "it is not known that its API lists the events of its webhooks"), Params: []paramFacts{}}
+	}
+	return reconcileFacts{Lists: true, Note: l.Note, Keeps: l.Keeps, Params: factsOfParams(l.Params), Source: l.Source}
 }
 
 // knownBy returns the evidence for people, such as "its SDK (npm:orb-billing@6.11.0)".

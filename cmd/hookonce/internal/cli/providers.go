@@ -213,6 +213,16 @@ func printProvider(w io.Writer, f *providerFacts) error {
 	line("Answer timeout", f.Retry.Timeout)
 	line("About retries", f.Retry.Note)
 	line("Attempts are signed", signedAttempts(f.Retry))
+	if f.Reconcile.Lists {
+		line("Reconcile", f.Reconcile.Note)
+		line("Listed for", f.Reconcile.Keeps)
+		line("List known by", f.Reconcile.Source)
+		for _, param := range f.Reconcile.Params {
+			line("reconcile.params."+param.Name, param.About)
+		}
+	} else {
+		line("Reconcile", "no: "+f.Reconcile.Note)
+	}
 	if f.MaxBody > 0 {
 		line("Largest body", strconv.FormatInt(f.MaxBody, 10)+" bytes")
 	}

@@ -66,6 +66,9 @@ func (p *program) reconcileCommand() *cobra.Command {
 			done, err = r.run(ctx, in, plan, yes)
 			return err
 		})
+		if errors.Is(err, hookonce.ErrSince) {
+			return newUsageError(cmd, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -103,6 +106,9 @@ func (r *reconcile) run(ctx context.Context, in *engine, planOnly, yes bool) (*h
 	}
 	if planOnly || !yes {
 		plan, err := in.PlanReconcile(ctx, r.source, r.back)
+		if ctx.Err() != nil {
+			return nil, r.interrupted("nothing was claimed")
+		}
 		if err != nil || planOnly || plan.Missing == 0 {
 			return plan, err
 		}
@@ -113,10 +119,17 @@ func (r *reconcile) run(ctx context.Context, in *engine, planOnly, yes bool) (*h
 		}
 	}
 	done, err := in.Reconcile(ctx, r.source, r.back)
+	if err != nil && ctx.Err() != nil && done != nil {
+		return nil, r.interrupted(say.Count(done.Claimed, "event") + " claimed")
+	}
 	if err != nil && done != nil && done.Claimed > 0 {
 		err = stopped(say.Count(done.Claimed, "event"), err, r.p.sameCommand(r.cmd))
 	}
 	return done, err
+}
+
+func (r *reconcile) interrupted(after string) error {
+	return &app.Error{Err: errors.New("interrupted: " + after), Remedy: r.p.sameCommand(r.cmd)}
 }
 
 func (p *program) printReconciled(source string, r *hookonce.Reconciled, plan, asJSON bool) error {
