@@ -1,6 +1,7 @@
 package behind_test
 
 import (
+	"database/sql"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -8,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5/pgxpool"
+	_ "modernc.org/sqlite"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/hooktest"
@@ -82,14 +84,20 @@ var applications = map[string]func(t *testing.T, port string) []string{
 	},
 	"fastapi": func(t *testing.T, port string) []string {
 		const python = "/usr/bin/python3" // Debian's packages work only with Debian's own interpreter
-		needs(t, []string{python, "-c", "import fastapi, psycopg2, uvicorn"}, "python3-fastapi", "python3-psycopg2", "python3-uvicorn")
+		needs(t, []string{python, "-c", "import fastapi, uvicorn"}, "python3-fastapi", "python3-uvicorn")
 		return []string{python, "-B", "-m", "uvicorn", "app:app", "--app-dir", here(t, "fastapi"), "--port", port}
 	},
 	"php": func(t *testing.T, port string) []string {
-		needs(t, []string{"php", "-r", "exit(extension_loaded('pdo_pgsql') ? 0 : 1);"}, "php-cli", "php-pgsql")
+		needs(t, []string{"php", "-r", "exit(extension_loaded('pdo_sqlite') ? 0 : 1);"}, "php-cli", "php-sqlite3")
 		return []string{"php", "-S", "127.0.0.1:" + port, here(t, "php", "app.php")}
 	},
 }
+
+// held makes the work of an application never end while a row of hold says so. A view may recurse, a trigger may not.
+const held = `CREATE TABLE hold (on_work BOOLEAN);
+	INSERT INTO hold VALUES (false);
+	CREATE VIEW forever AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n;
+	CREATE TRIGGER hold_work BEFORE INSERT ON work WHEN (SELECT on_work FROM hold) BEGIN SELECT count(*) FROM forever; END`
 
 // An application that is killed in the middle of its work, and gets each request many times, does the work
 // of each once. It passes the five-minute test.
@@ -100,42 +108,57 @@ func TestApplications(t *testing.T) {
 			address := dbtest.FreeAddress(t)
 			port := address[strings.LastIndex(address, ":")+1:]
 			command := prepare(t, port)
-			databaseURL, pool, db := examplestest.Postgres(t)
-			// A rollback does not reset a sequence, so it counts the work that was begun. The work waits while
-			// the test holds the lock.
-			examplestest.Exec(t, db, schema+`
-				CREATE SEQUENCE begun;
-				CREATE FUNCTION begin_work() RETURNS trigger LANGUAGE plpgsql AS $$
-					BEGIN PERFORM nextval('begun'), pg_advisory_xact_lock_shared(1); RETURN NEW; END
-				$$;
-				CREATE TRIGGER begin_work BEFORE INSERT ON work FOR EACH ROW EXECUTE FUNCTION begin_work()`)
-			server := pool.Config().ConnConfig
-			p := examplestest.Start(t, []string{
-				"PORT=" + port, "DATABASE_URL=" + databaseURL, "APP_SECRET=" + secret,
-				fmt.Sprintf("PDO_DSN=pgsql:host=%s;port=%d;dbname=%s;user=%s;password=%s",
-					server.Host, server.Port, server.Database, server.User, server.Password),
-			}, command...)
+			file := filepath.Join(t.TempDir(), "app.db")
+			db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(20000)")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			p := examplestest.Start(t, []string{"PORT=" + port, "DATABASE=" + file, "APP_SECRET=" + secret}, command...)
 			t.Cleanup(func() { p.Kill(t) }) // the examples do not drain: a kill does no harm
-			storm(t, p, pool)
+			all := requests(t, p)
+			first := examplestest.Storm{Requests: all[:1], Copies: 2} // makes the tables
+			first.Run(t, p)
+			examplestest.Exec(t, db, held)
+			storm(t, p, all, db, file)
 			got := examplestest.Counts(t, db, "SELECT webhook_id, count(*) FROM work GROUP BY 1")
 			want := map[string]int{}
-			for _, r := range requests(t, p) {
+			for _, r := range all {
 				want[r.Header.Get("webhook-id")] = 1
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("work (-want +got):\n%s", diff)
 			}
-			begun := examplestest.Counts(t, db, "SELECT 'begun', last_value FROM begun")["begun"]
-			if begun <= len(want) {
-				t.Errorf("no kill interrupted the work: begun %d times for %d events", begun, len(want))
-			}
 
-			needs(t, []string{"psql", "--version"}, "postgresql-client")
+			needs(t, []string{"sqlite3", "--version"}, "sqlite3")
 			examplestest.Probe(t, p, "/hooks", "--provider", string(provider.StandardWebhooks), "--secret", secret,
-				"--effects", "psql -Atc \"SELECT count(*) FROM work WHERE webhook_id = '{id}'\" '"+databaseURL+"'")
+				"--effects", "sqlite3 "+file+" \"SELECT count(*) FROM work WHERE webhook_id = '{id}'\"")
 		})
 	}
 }
+
+// Each application is short: lines with code, without imports and brackets that stand alone.
+func TestApplicationsAreShort(t *testing.T) {
+	t.Parallel()
+	bracket := regexp.MustCompile(`^\W*$`)
+	for _, name := range []string{"go/main.go", "express/app.mjs", "fastapi/app.py", "php/app.php"} {
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for line := range strings.Lines(imports.ReplaceAllString(string(text), "")) {
+			if line = strings.TrimSpace(line); !bracket.MatchString(line) && !strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "package ") {
+				lines++
+			}
+		}
+		if lines >= 30 || lines < 15 {
+			t.Errorf("%s has %d lines of code, want less than 30", name, lines)
+		}
+	}
+}
+
+var imports = regexp.MustCompile(`(?ms)^import \(.*?^\)|^(import|from) [^\n]*|^"""[^\n]*`)
 
 func requests(t *testing.T, p *examplestest.Program) (all []*http.Request) {
 	t.Helper()
@@ -150,36 +173,49 @@ func requests(t *testing.T, p *examplestest.Program) (all []*http.Request) {
 }
 
 // storm delivers requests several times each, and kills the program three times in the middle of its work.
-func storm(t *testing.T, p *examplestest.Program, pool *pgxpool.Pool) {
+func storm(t *testing.T, p *examplestest.Program, all []*http.Request, db *sql.DB, file string) {
 	t.Helper()
-	conn, err := pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	storm := examplestest.Storm{Requests: requests(t, p), Copies: 3}
+	storm := examplestest.Storm{Requests: all, Copies: 3}
 	done := make(chan struct{})
 	for kill := range 3 {
-		if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(1)"); err != nil {
-			t.Fatal(err)
-		}
+		examplestest.Exec(t, db, "UPDATE hold SET on_work = true")
 		if kill == 0 {
 			go func() {
 				defer close(done)
 				storm.Run(t, p)
 			}()
 		}
+		busy := 0
 		eventually.True(t, "the program is in the middle of its work", func() bool {
-			var waiting bool
-			err := conn.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"+
-				" AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))").Scan(&waiting)
-			return err == nil && waiting
+			if locked(t, file) {
+				busy++
+			} else {
+				busy = 0
+			}
+			return busy == 20 // a transaction without work ends sooner
 		})
 		p.Kill(t)
-		if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock(1)"); err != nil {
-			t.Fatal(err)
+		// SQLite removes this file when a transaction ends.
+		if _, err := os.Stat(file + "-journal"); err != nil {
+			t.Errorf("no kill interrupted a transaction: %v", err)
 		}
+		examplestest.Exec(t, db, "UPDATE hold SET on_work = false")
 		p.Crash(t)
 	}
 	<-done
+}
+
+// locked reports whether a transaction of another process writes.
+func locked(t *testing.T, file string) bool {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+file+"?_txlock=immediate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.Begin()
+	if err != nil {
+		return strings.Contains(err.Error(), "database is locked")
+	}
+	return tx.Rollback() != nil
 }

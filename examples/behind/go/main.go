@@ -2,55 +2,54 @@
 package main
 
 import (
-	"context"
+	"cmp"
+	"database/sql"
 	"encoding/json"
 	"io"
 	"log"
 	"net/http"
 	"os"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	_ "modernc.org/sqlite"
 )
 
+const tables = `CREATE TABLE IF NOT EXISTS seen (webhook_id TEXT PRIMARY KEY); CREATE TABLE IF NOT EXISTS work (webhook_id TEXT, body TEXT)`
+
 func main() {
-	pool, err := pgxpool.New(context.Background(), os.Getenv("DATABASE_URL"))
-	if err != nil {
-		log.Fatal(err)
-	}
 	hook, err := standardwebhooks.NewWebhook(os.Getenv("APP_SECRET"))
 	if err != nil {
 		log.Fatal(err)
 	}
+	db, _ := sql.Open("sqlite", "file:"+cmp.Or(os.Getenv("DATABASE"), "app.db")+"?_txlock=immediate&_pragma=busy_timeout(5000)")
 	http.HandleFunc("POST /hooks", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // the raw body: the signature covers its bytes
-		switch {
-		case err != nil:
-			http.Error(w, "too large", http.StatusRequestEntityTooLarge)
-			return
-		case hook.Verify(body, r.Header) != nil:
-			http.Error(w, "the signature does not fit", http.StatusUnauthorized)
-			return
-		case !json.Valid(body):
-			http.Error(w, "no JSON", http.StatusBadRequest)
-			return
-		}
-		id := r.Header.Get("webhook-id")
-		err = pgx.BeginFunc(r.Context(), pool, func(tx pgx.Tx) error {
-			first, err := tx.Exec(r.Context(), "INSERT INTO seen VALUES ($1) ON CONFLICT DO NOTHING", id)
-			if err != nil || first.RowsAffected() == 0 {
-				return err // nil if the work was done before: the answer is 200 again
-			}
-			_, err = tx.Exec(r.Context(), "INSERT INTO work VALUES ($1, $2)", id, body)
-			return err
-		})
-		if err != nil {
-			log.Print(err)
-			http.Error(w, "not done", http.StatusServiceUnavailable) // hookonce sends it again
+		body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // the raw body; one that is cut off does not verify
+		if hook.Verify(body, r.Header) != nil || !json.Valid(body) {
+			w.WriteHeader(http.StatusUnauthorized)
+		} else if err := once(db, r.Header.Get("webhook-id"), string(body)); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable) // hookonce sends it again
 		}
 	})
-	address := "127.0.0.1:" + os.Getenv("PORT")
-	log.Print("http://", address)
+	address := "127.0.0.1:" + cmp.Or(os.Getenv("PORT"), "3000")
+	log.Print("http://", address, "/hooks")
 	log.Fatal(http.ListenAndServe(address, nil))
+}
+
+// once does the work, unless it was done before: then the answer is 200 again.
+func once(db *sql.DB, id, body string) error {
+	tx, err := db.Begin()
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after the commit it does nothing
+	first, err := tx.Exec(tables+"; INSERT INTO seen VALUES (?) ON CONFLICT DO NOTHING", id)
+	if err != nil {
+		return err
+	}
+	if n, _ := first.RowsAffected(); n == 1 {
+		if _, err := tx.Exec("INSERT INTO work VALUES (?, ?)", id, body); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }

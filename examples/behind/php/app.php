@@ -8,11 +8,7 @@ $fits = false;
 foreach (explode(' ', $_SERVER['HTTP_WEBHOOK_SIGNATURE'] ?? '') as $signature) {
     $fits = hash_equals($right, $signature) || $fits;
 }
-if (strlen($body) > 1 << 20) {
-    http_response_code(413);
-    exit;
-}
-if (!$fits || !ctype_digit($at) || abs(time() - (int) $at) > 300) {
+if (!$fits || strlen($body) > 1 << 20 || !ctype_digit($at) || abs(time() - (int) $at) > 300) {
     http_response_code(401);
     exit;
 }
@@ -20,16 +16,15 @@ if (json_decode($body) === null) {
     http_response_code(400);
     exit;
 }
-try {
-    $db = new PDO(getenv('PDO_DSN')); // an exception undoes the transaction
-    $db->beginTransaction();
-    $first = $db->prepare('INSERT INTO seen VALUES (?) ON CONFLICT DO NOTHING');
-    $first->execute([$id]);
-    if ($first->rowCount()) { // else the work was done before: the answer is 200 again
-        $db->prepare("INSERT INTO work VALUES (?, decode(?, 'base64'))")->execute([$id, base64_encode($body)]);
-    }
-    $db->commit();
-} catch (PDOException $error) {
-    error_log($error->getMessage());
-    http_response_code(503); // hookonce sends it again
+http_response_code(503); // until the commit: hookonce sends the request again
+$db = new PDO('sqlite:' . (getenv('DATABASE') ?: 'app.db')); // an exception undoes the transaction
+$db->exec('CREATE TABLE IF NOT EXISTS seen (webhook_id TEXT PRIMARY KEY)');
+$db->exec('CREATE TABLE IF NOT EXISTS work (webhook_id TEXT, body TEXT)');
+$db->beginTransaction();
+$first = $db->prepare('INSERT INTO seen VALUES (?) ON CONFLICT DO NOTHING');
+$first->execute([$id]);
+if ($first->rowCount()) { // else the work was done before: the answer is 200 again
+    $db->prepare('INSERT INTO work VALUES (?, ?)')->execute([$id, $body]);
 }
+$db->commit();
+http_response_code(200);

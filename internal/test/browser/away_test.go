@@ -20,7 +20,7 @@ import (
 func startGatewayOn(t *testing.T, server *dbtest.Server) *gateway {
 	t.Helper()
 	g := &gateway{dir: t.TempDir(), program: program.Hookonce(t), env: []string{
-		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
+		"STRIPE_WEBHOOK_SECRET=" + stripeSecret, "GITHUB_WEBHOOK_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
 	}}
 	closed := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
 	t.Cleanup(closed.Close)

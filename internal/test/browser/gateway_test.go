@@ -37,10 +37,10 @@ const settings = `database: sqlite:hookonce.db
 sources:
   stripe:
     provider: stripe
-    secrets: ["${STRIPE_SECRET}"]
+    secrets: ["${STRIPE_WEBHOOK_SECRET}"]
   github:
     provider: github
-    secrets: ["${GITHUB_SECRET}"]
+    secrets: ["${GITHUB_WEBHOOK_SECRET}"]
   shop:
     provider: shopify
     secrets: ["${SHOP_SECRET}"]
@@ -115,7 +115,7 @@ func TestGroup(t *testing.T) { group.Need(t, "browser") }
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	g := &gateway{dir: t.TempDir(), program: program.Hookonce(t), env: []string{
-		"STRIPE_SECRET=" + stripeSecret, "GITHUB_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
+		"STRIPE_WEBHOOK_SECRET=" + stripeSecret, "GITHUB_WEBHOOK_SECRET=" + githubSecret, "SHOP_SECRET=" + shopSecret,
 	}}
 	sink := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

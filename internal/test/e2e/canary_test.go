@@ -37,7 +37,7 @@ database: ${DATABASE_URL}
 admin: {token: "${ADMIN_TOKEN}", read_token: "${READ_TOKEN}"}
 unverified_rate: 100000/s
 sources:
-  github: {provider: github, secrets: ["${GITHUB_SECRET}"]}
+  github: {provider: github, secrets: ["${GITHUB_WEBHOOK_SECRET}"]}
   gitlab: {provider: gitlab, scheme: secret-token, secrets: ["${HEADER_SECRET}"]}
   lab:` + labKeys + `
     malformed: quarantine

@@ -114,8 +114,8 @@ func checkSigned(t *testing.T, r *received, key string) {
 const routeSettings = `
 database: ${DATABASE_URL}
 sources:
-  github: {provider: github, secrets: ["${GITHUB_SECRET}"]}
-  stripe: {provider: stripe, secrets: ["${STRIPE_SECRET}"]}
+  github: {provider: github, secrets: ["${GITHUB_WEBHOOK_SECRET}"]}
+  stripe: {provider: stripe, secrets: ["${STRIPE_WEBHOOK_SECRET}"]}
 destinations:
   billing: {url: "${SINK}/billing", secret: "${DESTINATION_SECRET}"}
   audit: {url: "${SINK}/audit"}

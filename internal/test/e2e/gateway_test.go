@@ -36,8 +36,8 @@ func newWorld(t testing.TB, db *database, settings string) *world {
 
 func secretEnvironment() []string {
 	return []string{
-		"GITHUB_SECRET=" + githubSecret,
-		"STRIPE_SECRET=" + stripeSecret,
+		"GITHUB_WEBHOOK_SECRET=" + githubSecret,
+		"STRIPE_WEBHOOK_SECRET=" + stripeSecret,
 		"STANDARD_SECRET=" + standardSecret,
 		"LAB_SECRET=" + labSecret,
 		"DESTINATION_SECRET=" + destinationSecret,

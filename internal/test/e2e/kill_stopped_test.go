@@ -29,7 +29,7 @@ database: ${DATABASE_URL}
 sources:
   github:
     provider: github
-    secrets: ["${GITHUB_SECRET}"]
+    secrets: ["${GITHUB_WEBHOOK_SECRET}"]
 destinations:
   once: {url: "${SINK}/once", timeout: 5s, concurrency: 4, retry: {attempts: 1}}
   often: {url: "${SINK}/often", timeout: 5s, concurrency: 4, retry: {attempts: 5, first: 20ms, max: 50ms}}

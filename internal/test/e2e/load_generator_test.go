@@ -33,7 +33,7 @@ database: ${DATABASE_URL}
 sources:
   github:
     provider: github
-    secrets: ["${GITHUB_SECRET}"]
+    secrets: ["${GITHUB_WEBHOOK_SECRET}"]
 destinations:
   app:
     url: ${SINK}/hooks

@@ -162,7 +162,7 @@ func TestSecretsNeverLeak(t *testing.T) {
 		"secret as a list":      {"sources: {a: {provider: github, secrets: [[\"" + githubSecret + "\"]]}}", serve},
 		"broken YAML":           {"sources:\n  a: {provider: github, secrets: [\"" + githubSecret + "\"\n  b: [", serve},
 		"tab in YAML":           {"sources:\n\ta: \"" + githubSecret + "\"", serve},
-		"secret as a key":       {"sources: {a: {provider: github, secrets: [\"${GITHUB_SECRET}\"], " + githubSecret + ": 1}}", []string{"version"}},
+		"secret as a key":       {"sources: {a: {provider: github, secrets: [\"${GITHUB_WEBHOOK_SECRET}\"], " + githubSecret + ": 1}}", []string{"version"}},
 		"base64 that is none":   {"sources: {a: {provider: standard-webhooks, secrets: [\"whsec_!" + standardKey + "\"]}}", serve},
 		"destination secret":    {"destinations: {a: {url: \"http://127.0.0.1:1/\", secret: \"whsec_!" + destinationKey + "\"}}\nroutes: [{name: a, to: a}]\nsources: {b: {provider: none, event: {id: \"body:id\"}}}", []string{"config", "check"}},
 		"credential in a URL":   {"destinations: {a: {url: \"ftp://user:" + urlCredential + "@h/\"}}", serve},

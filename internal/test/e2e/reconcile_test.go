@@ -25,7 +25,7 @@ dedupe_window: 10d
 sources:
   stripe:
     provider: stripe
-    secrets: ["${STRIPE_SECRET}"]
+    secrets: ["${STRIPE_WEBHOOK_SECRET}"]
     reconcile: {key: "${API_KEY}", url: "${API}", every: 1m, delay: 1ms}
 destinations:
   app: {url: "${SINK}/app", retry: {first: 100ms, max: 1s, attempts: 1000}}

@@ -8,10 +8,10 @@ unverified_rate: 100000/s # the tests forge a lot, from one address
 sources:
   github:
     provider: github
-    secrets: ["${GITHUB_SECRET}"]
+    secrets: ["${GITHUB_WEBHOOK_SECRET}"]
   stripe:
     provider: stripe
-    secrets: ["${STRIPE_SECRET}"]
+    secrets: ["${STRIPE_WEBHOOK_SECRET}"]
   standard:
     provider: standard-webhooks
     secrets: ["${STANDARD_SECRET}"]

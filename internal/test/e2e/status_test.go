@@ -18,10 +18,10 @@ database: ${DATABASE_URL}
 sources:
   github:
     provider: github
-    secrets: ["${GITHUB_SECRET}"]
+    secrets: ["${GITHUB_WEBHOOK_SECRET}"]
   stripe:
     provider: stripe
-    secrets: ["${STRIPE_SECRET}"]
+    secrets: ["${STRIPE_WEBHOOK_SECRET}"]
     malformed: quarantine
   lab:` + labKeys + `  zipped:` + labKeys + `    content_encoding: [gzip]
   rated:` + labKeys + `    rate: 2/h

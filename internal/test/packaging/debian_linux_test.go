@@ -13,6 +13,7 @@ import (
 
 // settings are those of the test. Each package must leave them alone.
 const settings = `database: sqlite:hookonce.db
+env_file: env
 sources:
   github: {provider: github, secrets: ["${GITHUB_WEBHOOK_SECRET}"]}
 `
@@ -132,17 +133,21 @@ func TestDeb(t *testing.T) {
 	m := newMachine(t)
 	m.fakeSystemd(t)
 
-	m.install(t, older)
+	contains(t, m.install(t, older), "hookonce does not run yet. Name your senders in /etc/hookonce/hookonce.yaml")
 	contains(t, m.must(t, "hookonce version"), "hookonce v0.0.1\n")
 	contains(t, m.must(t, "getent passwd hookonce"), "/var/lib/hookonce:/usr/sbin/nologin")
 	contains(t, m.must(t, "stat -c '%a %U' /etc/hookonce/env /etc/hookonce/hookonce.yaml"), "640 root\n644 root")
-	contains(t, m.must(t, "hookonce config check --config /etc/hookonce/hookonce.yaml"), "ok")
+	contains(t, m.must(t, "cd /root && hookonce config check 2>&1"), "Settings: /etc/hookonce/hookonce.yaml\nok")
 	m.asked(t, "an installation", "--system daemon-reload")
 	contains(t, m.must(t, "hookonce demo --exit"), "hookonce")
 
 	m.put(t, "/etc/hookonce/hookonce.yaml", settings, 0o644)
 	m.put(t, "/etc/hookonce/env", environment, 0o600)
 	stop := m.serve(t)
+	// Without --config, in any folder, also as a user who may not look into it.
+	for _, doctor := range []string{"hookonce doctor", "setpriv --reuid hookonce --regid hookonce --init-groups hookonce doctor"} {
+		contains(t, m.must(t, "chmod 0700 /root && cd /root && "+doctor), "/etc/hookonce/hookonce.yaml; sources: 1")
+	}
 	answers := m.send(t, "before-upgrade")
 	contains(t, answers, `"status":"ok"`)
 	contains(t, answers, `"status":"duplicate"`)

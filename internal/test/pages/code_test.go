@@ -81,6 +81,17 @@ func (w *world) runGo(t *testing.T, where, text string) {
 	}
 }
 
+// runPython starts a program that stands for the application before it, at the port 3000 of the page.
+func (w *world) runPython(t *testing.T, text string) {
+	t.Helper()
+	address := w.ports["127.0.0.1:3000"]
+	host, port, _ := strings.Cut(address, ":")
+	w.write(t, "app.py", strings.Replace(text, `"127.0.0.1", 3000`, `"`+host+`", `+port, 1))
+	w.stopLast(t)
+	w.application = func() { w.start(t, "exec python3 app.py", address) }
+	w.application()
+}
+
 var listens = regexp.MustCompile(`ListenAndServe\("([^"]+)"`)
 
 // runSQL runs a block as the owner of the schema.

@@ -84,6 +84,8 @@ func follow(t *testing.T, page string, blocks []block) {
 			w.runSettings(t, where, around(&step, b.text))
 		case "go":
 			w.runGo(t, where, around(&step, b.text))
+		case "python":
+			w.runPython(t, b.text)
 		case "sql":
 			runSQL(t, where, b.text)
 		case "json":

@@ -71,7 +71,7 @@ func (w *world) here(t *testing.T, text string) string {
 	for there, here := range w.ports {
 		pairs = append(pairs, there, here)
 	}
-	pairs = append(pairs, "go run ./cmd/hookonce", "hookonce", "go build ./cmd/hookonce", "true")
+	pairs = append(pairs, "go run ./cmd/hookonce", "hookonce", "go build ./cmd/hookonce", "true", "go install ./cmd/hookonce", "true")
 	text = strings.NewReplacer(pairs...).Replace(strings.NewReplacer(w.replace...).Replace(text))
 	return goRun.ReplaceAllStringFunc(text, func(command string) string { return program.Path(t, strings.TrimPrefix(command, "go run ")) })
 }

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 )
 
-// installedSettings are the settings of the packages.
-const installedSettings = "/etc/hookonce/hookonce.yaml"
+// The settings of the packages, and the working directory of their unit. Only tests change them.
+var (
+	InstalledSettings = "/etc/hookonce/hookonce.yaml"
+	InstalledFolder   = "/var/lib/hookonce"
+)
 
 // unknownDatabase warns that only a running gateway knows the database.
 func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
@@ -16,10 +19,13 @@ func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
 		return c
 	}
 	file := "FILE"
-	if _, err := os.Stat(installedSettings); err == nil {
-		file = installedSettings
+	if _, err := os.Stat(InstalledSettings); err == nil {
+		file = InstalledSettings
 	}
 	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config "+file
+	if d.settings.File == InstalledSettings {
+		c.Remedy = "run it as a user who may read all settings: sudo -u hookonce hookonce doctor"
+	}
 	if about, err := d.gateway.Gateway(ctx); err == nil {
 		c.Seen = append(c.Seen, "not checked: the gateway at "+d.gateway.String()+" works on "+about.Database)
 	}

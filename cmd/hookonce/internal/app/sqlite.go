@@ -74,9 +74,18 @@ const otherFile = "name another file in the setting database, or by --database"
 func missingFile(path string) error {
 	folder := filepath.Dir(path)
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		return &Error{fmt.Errorf("the folder %s of the database does not exist", folder), "make it, or " + otherFile}
+		return &Error{fmt.Errorf("the folder %s of the database does not exist", folder), firstStart(folder, "make it, or "+otherFile)}
 	}
-	return &Error{fmt.Errorf("the database %s does not exist", path), "hookonce migrate up, which makes it; or " + otherFile}
+	return &Error{fmt.Errorf("the database %s does not exist", path), firstStart(folder, "hookonce migrate up, which makes it; or "+otherFile)}
+}
+
+// firstStart returns the remedy for a missing file in folder. That of the package's service belongs to its user, so a
+// command of another user must not make it.
+func firstStart(folder, remedy string) string {
+	if real, err := filepath.Abs(folder); err == nil && real == InstalledFolder {
+		return "systemctl start hookonce, which makes it"
+	}
+	return remedy
 }
 
 // notOpened is the error for a file that cannot be opened. No right helps a path that leads through

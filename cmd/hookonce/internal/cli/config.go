@@ -27,7 +27,8 @@ func (p *program) configCheckCommand() *cobra.Command {
 		Long: "Print every fault of the settings as FILE:LINE:COLUMN, and every warning.\n" +
 			"FILE is the settings file, like --config FILE. Environment variables apply as\n" +
 			"they do for serve. The command opens only the settings file, the files that\n" +
-			"hold secrets, and those of tls.",
+			"hold secrets, and those of tls. In a folder without settings it takes those of\n" +
+			"the package, if there are any.",
 		Args: atMostOne("FILE"),
 	}
 	addConfigFlag(cmd, &file)
@@ -37,6 +38,10 @@ func (p *program) configCheckCommand() *cobra.Command {
 				return newUsageError(cmd, errors.New("the settings file is given twice"))
 			}
 			file = args[0]
+		}
+		here := file
+		if file = p.takeInstalled(file); file != here {
+			fmt.Fprintf(p.stderr, "Settings: %s\n", file)
 		}
 		text, ok := config.Check(p.loadOptions(file, config.Flags{}))
 		fmt.Fprint(p.stdout, shown.EscapeLines(text))

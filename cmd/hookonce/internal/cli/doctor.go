@@ -32,12 +32,16 @@ func (p *program) doctorCommand() *cobra.Command {
 			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
 			"requests, and messages that wait for an unknown destination. Ask the running\n" +
 			"gateway whether it is ready, and for its settings. The command changes nothing,\n" +
-			"and gateways may run meanwhile. The exit code is 1 if a check fails.",
+			"and gateways may run meanwhile. The exit code is 1 if a check fails.\n" +
+			"In a folder without settings it takes those of the package, if there are any.",
 		Args: noArgs,
 	}
 	flags := addAPIFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if p.readAdminURL(flags); flags.adminURL == "" && flags.database == "" {
+			flags.config = p.takeInstalled(flags.config)
+		}
 		settings, faults := p.inspect(flags.settingsFlags, config.Flags{})
 		if faults != nil {
 			if err := flags.misused(faults); err != nil {

@@ -1,14 +1,23 @@
 package cli
 
 import (
+	"cmp"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/verify"
 )
+
+// A test that runs commands can put its own file in the place of the packages' settings.
+func init() {
+	app.InstalledSettings = cmp.Or(os.Getenv("INSTALLED_SETTINGS"), "/nowhere/hookonce.yaml")
+	app.InstalledFolder = filepath.Dir(app.InstalledSettings)
+}
 
 // Root returns the tree of all commands.
 func Root() *cobra.Command { return new(program).rootCommand() }

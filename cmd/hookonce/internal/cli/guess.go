@@ -130,9 +130,13 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, s
 // nothingHere is the error of a command that finds neither a gateway nor a database.
 func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error {
 	if p.noDatabase(f, settings) {
+		file := "FILE"
+		if exists(app.InstalledSettings) {
+			file = app.InstalledSettings
+		}
 		return &app.Error{
 			Err:    fmt.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen),
-			Remedy: "--admin-url URL of the gateway; or --config FILE with its settings; or --database URL",
+			Remedy: "--admin-url URL of the gateway; or --config " + file + " with its settings; or --database URL",
 		}
 	}
 	path, _ := settings.SQLitePath()

@@ -54,6 +54,33 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 	}
 }
 
+// A server has the settings of the package, whose paths are those of the service. Typed elsewhere, doctor and config check
+// take these settings, and make no database; events list says where they are. Settings of this folder come first.
+func TestCommandsTakeInstalledSettings(t *testing.T) {
+	t.Parallel()
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	file := filepath.Join(dir, "installed.yaml")
+	writeFile(t, file, "database: sqlite:data.db\nsources: {gh: {provider: github, secrets: ["+githubSecret+"]}}\nadmin: {listen: '127.0.0.1:1'}\n")
+	wants := func(code int, part string, args ...string) {
+		t.Helper()
+		stdout, stderr, got := runWith(t, elsewhere, []string{"INSTALLED_SETTINGS=" + file, "HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, args...)
+		if got != code || !strings.Contains(stdout+stderr, part) {
+			t.Errorf("%q: code %d, want %d and %q:\n%s%s", args, got, code, part, stdout, stderr)
+		}
+	}
+	wants(1, "systemctl start hookonce, which makes it", "doctor")
+	wants(0, "Settings: "+file, "config", "check")
+	wants(1, "--config "+file, "events", "list")
+	success(t, dir, "migrate", "up", "--config", file)
+	wants(0, file+"; sources: 1", "doctor")
+	if files, _ := filepath.Glob(filepath.Join(elsewhere, "*")); len(files) > 0 {
+		t.Errorf("the commands made %q", files)
+	}
+	writeFile(t, filepath.Join(elsewhere, "hookonce.yaml"), "sources: {a: {provider: github, secrets: ["+githubSecret+"]}, b: {provider: none, event: {id: 'body:id'}}}\n")
+	wants(1, "hookonce.yaml", "doctor")
+	wants(1, "the database hookonce.db does not exist", "doctor")
+}
+
 // An address that the user did not name gets no token from any command.
 func TestNoTokenGoesToAGuessedAddress(t *testing.T) {
 	t.Parallel()

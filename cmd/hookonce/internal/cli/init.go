@@ -192,7 +192,11 @@ func writeNew(files []file) (undo func() error, err error) {
 		return errors.Join(errs...)
 	}
 	for _, f := range files {
-		out, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		mode := fs.FileMode(0o644)
+		if f.name == envExample {
+			mode = 0o600 // cp keeps it for the copy, which holds secrets
+		}
+		out, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 		if err == nil {
 			written = append(written, f.name)
 			_, err = out.Write(f.text)

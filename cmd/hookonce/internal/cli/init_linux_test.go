@@ -88,7 +88,9 @@ func tryBeginning(t *testing.T, d *destination, dir, steps string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(dir, ".env"), strings.Replace(string(text), "GITHUB_SECRET=\n", "GITHUB_SECRET="+githubSecret+"\n", 1))
+	secret := regexp.MustCompile(`whsec_[\w+/]{32}`).FindString(steps)
+	filled := strings.NewReplacer("GITHUB_WEBHOOK_SECRET=\n", "GITHUB_WEBHOOK_SECRET="+githubSecret+"\n", "APP_SECRET=\n", "APP_SECRET="+secret+"\n")
+	writeFile(t, filepath.Join(dir, ".env"), filled.Replace(string(text)))
 	_, after, _ := strings.Cut(steps, "hookonce send ")
 	command, _, _ := strings.Cut(after, "\n\n")
 	shell := func(script string) (string, error) {
@@ -100,7 +102,7 @@ func tryBeginning(t *testing.T, d *destination, dir, steps string) {
 	if said, err := shell("hookonce config check"); err != nil || said != "ok\n" {
 		t.Errorf("config check: %v\n%s", err, said)
 	}
-	g := startGatewayWith(t, dir, []string{"GITHUB_SECRET=" + githubSecret})
+	g := startGatewayWith(t, dir, []string{"GITHUB_WEBHOOK_SECRET=" + githubSecret})
 	base := "http://127.0.0.1:8080" // the address of the settings, which the test does not use
 	if !strings.Contains(command, base+"/webhooks/github") || !strings.Contains(steps, "set -a; . ./.env; set +a\n") {
 		t.Fatalf("the steps are\n%s", steps)

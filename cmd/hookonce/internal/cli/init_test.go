@@ -39,7 +39,7 @@ func TestInitForEveryProvider(t *testing.T) {
 			steps.sayVariables(w.variables)
 			steps.saySetUp(string(name))
 			checkTexts(t, steps.text.String())
-			environ := snippetEnviron(t, spec, factsOf(spec))
+			environ := append(snippetEnviron(t, spec, factsOf(spec)), appSecret+"="+newSecret())
 			if said, ok := config.Check(config.LoadOptions{File: file, Environ: func() []string { return environ }}); !ok {
 				t.Errorf("%s\n%s", said, w.yaml())
 			}
@@ -108,9 +108,9 @@ func withOptional(yaml string) string {
 // A command is folded between its parts, where they are short enough, and a shell reads the same words.
 func TestFoldedCommand(t *testing.T) {
 	t.Parallel()
-	command := commandLine{"hookonce send http://127.0.0.1:8080/webhooks/stripe", "--provider stripe", `--secret "$STRIPE_SECRET"`, "--type invoice.paid"}
+	command := commandLine{"hookonce send http://127.0.0.1:8080/webhooks/stripe", "--provider stripe", `--secret "$STRIPE_WEBHOOK_SECRET"`, "--type a.paid"}
 	want := `hookonce send http://127.0.0.1:8080/webhooks/stripe \
-         --provider stripe --secret "$STRIPE_SECRET" --type invoice.paid`
+         --provider stripe --secret "$STRIPE_WEBHOOK_SECRET" --type a.paid`
 	if got := command.folded(77, 7); got != want {
 		t.Errorf("folded:\n%s\nwant\n%s", got, want)
 	}

@@ -20,6 +20,9 @@ type written struct {
 // envVariable is a variable that the settings name.
 type envVariable struct{ name, about string }
 
+// appSecret holds the secret of the destination.
+const appSecret = "APP_SECRET"
+
 // databaseVariable holds the URL of a database with a password.
 const databaseVariable = "DATABASE_URL"
 
@@ -39,6 +42,9 @@ func (b *beginning) settings() (*written, error) {
 			return nil, err
 		}
 		w.addSource(spec)
+	}
+	if b.forward != "" {
+		w.variables = append(w.variables, envVariable{appSecret, "a new secret, which your application has, too"})
 	}
 	return w, nil
 }
@@ -94,7 +100,7 @@ destinations:
     # Signs the messages as Standard Webhooks, so that the application can
     # refuse others:
     #   ` + build.Page("behind.md") + `
-    # secret: "${APP_SECRET}"
+    secret: "${APP_SECRET}"
 
 # sources, types and where select events; this route takes all.
 routes:

@@ -48,9 +48,8 @@ func (p *program) printNextSteps(b *beginning, w *written, settings *config.Sett
 		n.sayVariables(unset)
 	}
 	if b.forward != "" {
-		n.next("Let your application refuse requests of others: give it and " + config.DefaultFile + " this secret, and take the # from secret:")
-		n.say("     APP_SECRET=%s", newSecret())
-		n.say("     applications to copy:\n     %s", build.Page("behind.md"))
+		n.next("Give your application the same APP_SECRET, so that it can refuse the requests of others. Applications to copy:")
+		n.say("     %s", build.Page("behind.md"))
 	} else {
 		n.say("No destination: events are stored only. %s says how to add one.", config.DefaultFile)
 	}
@@ -95,8 +94,14 @@ func (n *nextSteps) sayVariables(unset []envVariable) {
 	n.say("     cp %s .env", envExample)
 	at := len("       ") + longest + gap
 	for _, v := range unset {
+		if v.name == appSecret {
+			v.about += ", such as"
+		}
 		about := foldWords(v.about, max(n.width-at, 30))
 		n.say("       %-*s%s", longest+gap, v.name, strings.Join(about, "\n"+strings.Repeat(" ", at)))
+		if v.name == appSecret {
+			n.say("         %s", newSecret())
+		}
 	}
 	n.say("     set -a; . ./.env; set +a")
 }

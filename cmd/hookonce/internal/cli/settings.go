@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -30,6 +31,20 @@ func addSettingsFlags(cmd *cobra.Command) *settingsFlags {
 
 func addConfigFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVar(file, "config", "", "settings `FILE` (default hookonce.yaml in the working directory, if it exists)")
+}
+
+// takeInstalled returns the settings of the package for a command without --config, if nothing else names settings or a
+// database, and this folder has none that this user can see. The command then works in the folder of the service, for
+// relative paths, if this user may. Only commands that make no database may call it.
+func (p *program) takeInstalled(named string) string {
+	if named != "" || p.variable("HOOKONCE_CONFIG") != "" || p.variable("HOOKONCE_DATABASE") != "" {
+		return named
+	}
+	if _, err := os.Stat(config.DefaultFile); err == nil || !exists(app.InstalledSettings) {
+		return ""
+	}
+	_ = os.Chdir(app.InstalledFolder)
+	return app.InstalledSettings
 }
 
 // load reads the settings.

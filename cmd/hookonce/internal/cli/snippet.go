@@ -112,8 +112,12 @@ func (s *snippet) addSecret(about string) { s.add("    secrets: ["+s.variable("s
 // variable returns a reference to an environment variable for one setting of the provider, in YAML.
 func (s *snippet) variable(setting string) string { return variable(s.name, setting) }
 
-// variable returns a reference to an environment variable for one setting of a provider, in YAML.
+// variable returns a reference to an environment variable for one setting of a provider, in YAML. That of a secret has the
+// name that Stripe's documentation uses: STRIPE_WEBHOOK_SECRET.
 func variable(name, setting string) string {
+	if setting == "secret" {
+		name, setting = strings.TrimSuffix(name, "-webhooks"), "webhook_secret"
+	}
 	return `"${` + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(name+"_"+setting)) + `}"`
 }
 

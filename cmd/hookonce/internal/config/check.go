@@ -100,7 +100,7 @@ func (l *loader) example(path string, at *node) string {
 	case "key":
 		return "as key: file:/path/to/key.pem"
 	case "secrets":
-		return `as secrets: ["${` + strings.ToUpper(strings.ReplaceAll(source, "-", "_")) + `_SECRET}"]`
+		return `as secrets: ["${` + strings.ToUpper(strings.ReplaceAll(source, "-", "_")) + `_WEBHOOK_SECRET}"]`
 	}
 	return ""
 }

@@ -89,7 +89,7 @@ func TestFlagFaults(t *testing.T) {
 		"forward http://x/?a=b":            "--forward: this is not NAME=URL; a name has a-z 0-9 _ -",
 		"forward billing=http://x/":        "--forward billing: there is a destination or route of that name already",
 		"forward paid=http://x/":           "--forward paid: there is a destination or route of that name already",
-		"source b=github:${STRIPE_SECRET}": "--source b: the value is the name of a variable, as $NAME or ${NAME}, which is not replaced here " +
+		"source b=github:${STRIPE_WEBHOOK_SECRET}": "--source b: the value is the name of a variable, as $NAME or ${NAME}, which is not replaced here " +
 			"(give the variable its value, or put a secret that looks so into a file)",
 		"forward app=127.0.0.1:80": "--forward app: this is not a URL; write it as https://host/path",
 	} {
