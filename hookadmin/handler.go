@@ -67,7 +67,8 @@ type Config struct {
 	WebhookURL string
 	// About describes the gateway to commands and on every page.
 	About Gateway
-	// Docs is the address of the documentation, which every page links to; "" for no link.
+	// Docs is the address of the documentation, which every page links to; "" for no link. If it ends with README.md,
+	// warnings link to runbook.md beside it.
 	Docs string
 	// Logger receives the log. Defaults to slog.Default().
 	Logger *slog.Logger

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -41,9 +42,20 @@ func (r recent) why() string {
 }
 
 // afterRotation are the steps to take.
-const afterRotation = "1. Add the new secret of the provider before the old one: another entry of secrets, whose variable is in the file of env_file. " +
-	"2. Reload the gateway (SIGHUP, or systemctl reload hookonce). 3. When deliveries are right again, remove the old secret. " +
-	"The provider repeats those that were refused, or can be told to."
+var afterRotation = []string{
+	"Add the new secret of the provider before the old one: another entry of secrets, whose variable is in the file of env_file.",
+	"Reload the gateway (SIGHUP, or systemctl reload hookonce).",
+	"When deliveries are right again, remove the old secret. The provider repeats those that were refused, or can be told to.",
+}
+
+// inOneText returns steps with their numbers, a space before each.
+func inOneText(steps []string) string {
+	var b strings.Builder
+	for i, step := range steps {
+		fmt.Fprintf(&b, " %d. %s", i+1, step)
+	}
+	return b.String()
+}
 
 // recently returns how requests ended lately, by source.
 func (h *handler) recently(ctx context.Context, now time.Time) (map[string]recent, error) {
@@ -87,14 +99,14 @@ func (h *handling) warningsOfLately(r *http.Request, sources []Source) []warning
 			continue
 		}
 		all = append(all, warning{
-			Kind: "Wrong signatures", Grave: true, Text: "Source " + name + ": " + of.why(), Advice: afterRotation,
+			Kind: "Wrong signatures", Grave: true, Text: "Source " + name + ": " + of.why(), Steps: afterRotation, See: runbook.Unauthorized,
 			Command: "hookonce refused list --source " + name + " --since 15m",
 		})
 	}
 	slices.SortFunc(all, func(a, b warning) int { return strings.Compare(a.Text, b.Text) })
 	if refused >= floodOf && refused > right {
 		all = append(all, warning{
-			Kind: "Flood", Text: fmt.Sprintf("%s were refused in the last 15 minutes, and %s taken.", say.Number(refused)+" requests", say.Number(right)),
+			Kind: "Flood", See: runbook.Flood, Text: fmt.Sprintf("%s were refused in the last 15 minutes, and %s taken.", say.Number(refused)+" requests", say.Number(right)),
 			Advice: "This shows who sends them, and why they are refused:", Command: "hookonce refused list --group --since 15m",
 		})
 	}

@@ -63,9 +63,14 @@ func TestRotatedSecret(t *testing.T) {
 		t.Errorf("a healthy source is suspected:\n%s", page)
 	}
 	refuse("lab", "signature_wrong", 12)
-	for _, page := range []string{"/", "/sources", "/sources/lab"} {
-		wantText(t, g.show(t, page, 200), "All deliveries of the last 15 minutes (12) were refused with a wrong signature. "+rotated+" 1. Add the new secret")
+	for page, steps := range map[string]int{"/": 3, "/sources": 0, "/sources/lab": 3} {
+		shown := g.page(t, page, 200)
+		wantText(t, text(shown), "All deliveries of the last 15 minutes (12) were refused with a wrong signature. "+rotated)
+		if _, todo, _ := strings.Cut(shown, `<ol class="todo">`); strings.Count(strings.Split(todo, "</ol>")[0], "<li>") != steps {
+			t.Errorf("%s has not the %d steps:\n%s", page, steps, todo)
+		}
 	}
+	wantText(t, string(g.get(t, "/api/v1/sources").body), rotated+" 1. Add the new secret")
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 9})
 	refuse("", "unknown_source", 100)
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "unavailable", N: 1000}) // 503

@@ -8,6 +8,7 @@ import (
 
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // outagePatience is how long a page waits for Config.Ready.
@@ -19,6 +20,7 @@ type outage struct {
 	Since    Time // zero: not known
 	Answered string
 	Remedy   string
+	See      *link // to the runbook, or nil
 }
 
 // outageNow returns nil while deliveries can be claimed, or if that is not known in time.
@@ -30,7 +32,7 @@ func (h *handling) outageNow(r *http.Request) *outage {
 	if err == nil || ctx.Err() != nil && since.IsZero() {
 		return nil
 	}
-	o := &outage{Why: readyText(err), Since: Time(since), Remedy: readyRemedy(err)}
+	o := &outage{Why: readyText(err), Since: Time(since), Remedy: readyRemedy(err), See: h.entryLink(runbook.Unavailable)}
 	if answered > 0 {
 		o.Answered = countWord(answered, "delivery was", "deliveries were") + " answered 503; their senders repeat them."
 	}

@@ -50,7 +50,7 @@ func (h *handler) addActivity(ctx context.Context, page *SourcePage) {
 	for i := range page.Sources {
 		if s := &page.Sources[i]; (*known)[s.Name] != nil {
 			a := (*known)[s.Name]
-			s.Health, s.Why, s.Deliveries = a.Health, a.Why, a.Deliveries
+			s.Health, s.Why, s.Deliveries = a.Health, a.Why+inOneText(a.Steps), a.Deliveries
 			if last := time.Time(a.Last); !last.IsZero() { // the end of a minute, or now
 				s.LastDeliveryAt = Time(last.Add(-1).Truncate(time.Minute))
 			}

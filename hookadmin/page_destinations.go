@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -90,6 +91,19 @@ func healthOf(d *destinationRow) (health, why string) {
 		return "watch", "The oldest message is late."
 	}
 	return "working", ""
+}
+
+// entries are the entries of the runbook about its health.
+func (d *destinationRow) entries() []runbook.Entry {
+	switch {
+	case d.Health == "working":
+		return nil
+	case !d.Configured:
+		return []runbook.Entry{runbook.UnknownDestination}
+	case d.Health == "watch" && d.Dead != nil && *d.Dead > 0:
+		return []runbook.Entry{runbook.DeadLetters}
+	}
+	return []runbook.Entry{entryOf(&d.Destination)}
 }
 
 // late returns how long ago at was; 0 for no time.
@@ -181,7 +195,7 @@ func (h *handling) showDestination(w http.ResponseWriter, r *http.Request) {
 	})
 	h.render(w, r, http.StatusOK, "destination.html", &page{
 		Title: row.Name + " · Destinations", Heading: row.Name, Up: &link{"../destinations", "Destinations"}, Content: content,
-		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now), See: row.entries(),
 	})
 }
 

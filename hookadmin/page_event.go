@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 )
 
@@ -40,6 +41,7 @@ type eventPage struct {
 	Redact   bool        // its payload can be removed
 	Form     form
 	Undo     *undoBox
+	Astray   *link // to the entries of the runbook about events that went elsewhere, or nil
 }
 
 // Earlier returns how many deliveries came before the kept ones.
@@ -179,7 +181,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 		content.behind = h.waitingBehind(r, detail)
 		content.Replay = h.newReplayPlan(r, found)
 		if !detail.BodyPruned && h.engine != nil {
-			content.Reroute = true
+			content.Reroute, content.Astray = true, h.entryLink(runbook.WrongDestination)
 			for _, d := range h.engine.Operator().Destinations() {
 				content.SendTo = append(content.SendTo, d.Name)
 			}
@@ -190,8 +192,25 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	}
 	h.render(w, r, http.StatusOK, "event.html", &page{
 		Title: "Event", Heading: newText(detail.EventID, 120).Short, Up: &link{content.Root + "events", "Events"}, Content: content,
-		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: stale.orNow(now),
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Made: stale.orNow(now), See: entriesOf(&detail.Event),
 	})
+}
+
+// entriesOf returns the entries of the runbook about the state of an event.
+func entriesOf(e *Event) []runbook.Entry {
+	switch {
+	case e.Note == driver.NoteNoRoute:
+		return []runbook.Entry{runbook.NoRoute}
+	case e.State == driver.StatePending:
+		return []runbook.Entry{runbook.Pending}
+	case e.State == driver.StateRunning:
+		return []runbook.Entry{runbook.Running}
+	case e.State == driver.StateDead:
+		return []runbook.Entry{runbook.DeadLetters}
+	case e.Generation > 0 || e.Attempts > 1:
+		return []runbook.Entry{runbook.Twice}
+	}
+	return nil
 }
 
 func eventFacts(root string, d *EventDetail) []fact {

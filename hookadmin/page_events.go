@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // eventPageParameters are the parameters of the page /events.
@@ -17,7 +18,10 @@ var eventPageParameters = append(slices.Clone(eventParameters), "tz", "refresh")
 // eventsPage is the content of events.html.
 type eventsPage struct {
 	*listPage
-	Rows []eventRow
+	Rows    []eventRow
+	Form    form        // plans a reroute of all that match
+	Matched []formField // the filters that are set
+	Astray  *link       // to the entry of the runbook about such events, or nil
 }
 
 // eventRow is an event in a listing, with the names of its destinations.
@@ -38,7 +42,7 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 	l := startList(r, values, "events", eventPageParameters[:len(eventPageParameters)-1])
 	found, status := listed(h, r, l, h.parseFilter, h.eventsAndDestinations, asIs)
 	l.eventFields(h)
-	content := &eventsPage{listPage: l}
+	content := &eventsPage{listPage: l, Astray: h.entryLink(runbook.WrongDestination)}
 	if found != nil {
 		for i := range found.Events {
 			content.Rows = append(content.Rows, eventRow{newEvent(&found.Events[i]), found.Events[i].Destinations})
@@ -48,11 +52,19 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 		l.page(found.Next.String())
 		l.searchedUntil(Time(found.SearchedUntil))
 		l.addExports()
+		content.Form = h.newForm(r)
+		for _, name := range []string{"source", "type", "destination", "state", "note", "id", "q", "since", "until", "tz"} {
+			if v := values.Get(name); v != "" {
+				content.Matched = append(content.Matched, formField{Name: name, Value: v})
+			}
+		}
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
 		}
 	}
-	p := &page{Title: "Events", Content: content, Made: l.Stale.orNow(now)}
+	p := &page{
+		Title: "Events", Content: content, Made: l.Stale.orNow(now), See: entriesOf(&Event{State: values.Get("state"), Note: values.Get("note")}),
+	}
 	if l.values.Get("cursor") == "" && status == http.StatusOK {
 		p.Live = &live{On: "delivery:ok", Source: values.Get("source"), Type: values.Get("type")}
 	}
@@ -75,6 +87,11 @@ func (l *listPage) eventFields(h *handling) {
 	l.field("source", "Source", "", h.sources()...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("state", "State", "", driver.EventStates()...)
+	var destinations []string
+	for _, d := range h.engine.Operator().Destinations() {
+		destinations = append(destinations, d.Name)
+	}
+	l.field("destination", "Destination", "", destinations...)
 	l.field("id", "Event id", "evt_1")
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteNoRoute)

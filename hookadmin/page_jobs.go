@@ -101,6 +101,8 @@ func (v jobView) Title() string {
 	switch {
 	case v.Action == driver.JobUndo:
 		return title
+	case v.Mode == "reroute":
+		return "Reroute of events"
 	case v.Of == driver.JobOfEvents:
 		return title + " of events"
 	}
@@ -160,7 +162,11 @@ func (v jobView) Selection() []chip {
 	var all []chip
 	for _, name := range []string{"source", "type", "destination", "state", "note", "signature", "q", "since", "until"} {
 		if value, ok := v.Filter[name].(string); ok && value != "" {
-			all = append(all, chip{Name: name, Value: newText(value, 80).Short, Remove: v.root + page + queryOf(url.Values{name: {value}})})
+			shown := value
+			if at, err := time.Parse(time.RFC3339Nano, value); err == nil {
+				shown = toTheSecond(Time(at))
+			}
+			all = append(all, chip{Name: name, Value: newText(shown, 80).Short, Remove: v.root + page + queryOf(url.Values{name: {value}})})
 		}
 	}
 	for _, name := range []string{"ids", "message_ids", "events"} {

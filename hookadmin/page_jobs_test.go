@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
+	"github.com/hookonce/hookonce/provider"
 )
 
 // runGateway is a gateway whose engine runs, so that it works on jobs.
@@ -84,6 +85,31 @@ func TestJobFromAGroup(t *testing.T) {
 
 	wantText(t, b.submit(t, job, "/act/undo"), "Undone: 2 dead letters back.")
 	g.wantState(t, "a1", driver.StateDead)
+}
+
+// Events of a wrong route are rerouted from the list of those of a destination: the plan says where to, and leaves the
+// sent messages.
+func TestRerouteFromTheEventsPage(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	engine := newEngine(t, store, &hookonce.Config{
+		Sources: []hookonce.Source{{Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "body:id"}}},
+		Destinations: []hookonce.Destination{
+			{Name: "billing", URL: "http://127.0.0.1:1/", AllowPrivate: true}, {Name: "crm", URL: "http://127.0.0.1:1/", AllowPrivate: true},
+		},
+		Routes: []hookonce.Route{{Name: "right", To: "crm"}},
+	})
+	g := &gateway{api: newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine }), store: store}
+	g.enqueue(t, "evt_1", "evt_2")
+	g.settle(t, driver.MessageSent)
+	claim(t, store, event{source: "lab", id: "evt_other", typ: "t", body: "{}", at: noon})
+	b := newBrowser(g.api)
+	job := b.plan(t, "/events?destination=billing", "action", "replay")
+	wantText(t, b.open(t, job), "Reroute of events", "2 match now", "Sent 2 → crm (route right)", "Stay as they are 2 → billing", "destination billing")
+	wantText(t, b.open(t, "/jobs"), "Reroute of events")
+	if page := b.open(t, "/events?type=none&destination=billing"); strings.Contains(page, "/act/plan") {
+		t.Error("a reroute of no events is offered")
+	}
 }
 
 func TestJobsAreCancelledAndResumed(t *testing.T) {

@@ -12,18 +12,21 @@ import (
 	"github.com/hookonce/hookonce/internal/say"
 )
 
-// actPlan plans a job for all dead letters that a page lists, and leads to its page, which asks.
+// actPlan plans a job for all rows that a page lists, and leads to its page, which asks.
 func (h *handling) actPlan(w http.ResponseWriter, r *http.Request) {
-	values := h.action(w, r, "action", "source", "type", "destination", "note", "signature", "id", "message_id", "q", "since", "until", "tz", "all")
+	values := h.action(w, r, "action", "source", "type", "destination", "note", "signature", "id", "message_id", "q", "since", "until", "tz", "all", "of", "mode", "state")
 	if values == nil {
 		return
 	}
-	back := "../dead-letters" + queryOf(filtersOf(values))
+	back := "../dead-letters" + queryOf(filtersOf(values, letterParameters))
+	if values.Get("of") == driver.JobOfEvents {
+		back = "../events" + queryOf(filtersOf(values, eventParameters))
+	}
 	filters, err := pageValues(values)
 	var request *operate.Request
 	if err == nil {
 		filter := NewJobFilter(filters, values.Get("all") != "")
-		request, err = (&JobRequest{Action: values.Get("action"), Filter: filter}).job("filter.", time.Now())
+		request, err = (&JobRequest{Of: values.Get("of"), Action: values.Get("action"), Mode: values.Get("mode"), Filter: filter}).job("filter.", time.Now())
 	}
 	if err != nil {
 		h.undone(w, r, back, "Nothing was planned: "+visible(err.Error())+".")
@@ -40,10 +43,10 @@ func (h *handling) actPlan(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "../jobs/"+url.PathEscape(job.ID))
 }
 
-// filtersOf returns the fields of a form that are filters of the page.
-func filtersOf(values url.Values) url.Values {
+// filtersOf returns the fields of a form that are filters of its page.
+func filtersOf(values url.Values, parameters []string) url.Values {
 	filters := url.Values{}
-	for _, name := range letterParameters {
+	for _, name := range parameters {
 		if v := values.Get(name); v != "" {
 			filters.Set(name, v)
 		}
@@ -92,7 +95,7 @@ func (h *handler) countRefused(ctx context.Context, id, typed string) string {
 	if job.Count <= manyRows || typedCount(typed) == typedCount(say.Number(job.Count)) {
 		return ""
 	}
-	return "Nothing was started: type " + say.Number(job.Count) + ", the number of dead letters, to start."
+	return "Nothing was started: type " + say.Number(job.Count) + ", the number that match, to start."
 }
 
 // actUndo undoes a discard.

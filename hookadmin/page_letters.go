@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // letterParameters are the parameters of the page /dead-letters. select=page ticks all rows, for
@@ -72,8 +73,12 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 			content.Matched = append(content.Matched, formField{Name: name, Value: v})
 		}
 	}
+	var about []runbook.Entry
+	if len(content.Rows) > 0 {
+		about = []runbook.Entry{runbook.DeadLetters}
+	}
 	h.render(w, r, status, "deadletters.html", &page{
-		Title: "Dead letters", Content: content, Flash: h.takeFlash(w, r), Live: l.orRetry(liveUnless(ticked, status, l)), Made: l.Stale.orNow(now),
+		Title: "Dead letters", Content: content, Flash: h.takeFlash(w, r), Live: l.orRetry(liveUnless(ticked, status, l)), Made: l.Stale.orNow(now), See: about,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 var quarantinePageParameters = append(slices.Clone(quarantineParameters), "refresh")
@@ -53,6 +54,9 @@ func (h *handling) showQuarantinePage(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p := &page{Title: "Quarantine", Content: content, Flash: h.takeFlash(w, r), Live: l.orRetry(nil), Made: l.Stale.orNow(now)}
+	if len(content.Rows) > 0 {
+		p.See = []runbook.Entry{runbook.Unreadable, runbook.RefusedByDatabase}
+	}
 	h.render(w, r, status, "quarantine.html", p)
 }
 

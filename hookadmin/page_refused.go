@@ -58,6 +58,11 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p := &page{Title: "Refused requests", Content: content, Made: l.Stale.orNow(now)}
+	for i := range content.Rows {
+		if entry := tell.EntryOf(content.Rows[i].Reason); !slices.Contains(p.See, entry) {
+			p.See = append(p.See, entry)
+		}
+	}
 	if status == http.StatusOK && values.Get("cursor") == "" {
 		p.Live = &live{On: "refused", Source: values.Get("source")}
 	}

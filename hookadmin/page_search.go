@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 var searchPageParameters = []string{"q", "cursor", "refresh"}
@@ -50,7 +51,11 @@ func (h *handling) showSearchPage(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	h.render(w, r, status, "search.html", &page{Title: "Search", Content: content, Query: content.Shown, Made: Time(time.Now())})
+	p := &page{Title: "Search", Content: content, Query: content.Shown, Made: Time(time.Now())}
+	if found != nil && len(content.Rows) == 0 {
+		p.See = []runbook.Entry{runbook.Missing}
+	}
+	h.render(w, r, status, "search.html", p)
 }
 
 // lookUp returns the hits of the query, and the status of the page. Without hits to look for it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/provider"
@@ -20,6 +21,11 @@ type sourcesPage struct {
 	Sources []sourceRow
 	Stale   staleness
 	Unknown bool // the database did not answer, and never has
+}
+
+// Differ reports whether the secrets of a source are elsewhere than in the settings.
+func (p *sourcesPage) Differ() bool {
+	return slices.ContainsFunc(p.Sources, func(s sourceRow) bool { return s.Unsigned || s.Activity != nil && s.Activity.Arming.Possible })
 }
 
 // sourceRow is a configured source, with its facts from the database.
@@ -34,8 +40,10 @@ type sourceRow struct {
 
 // sourceActivity is how a source did in the last 24 hours.
 type sourceActivity struct {
-	Health, Why string // a badge, and its reason
-	Last        Time   // the last delivery
+	Health, Why string   // a badge, and its reason
+	Steps       []string // what to do, one after the other
+	See         runbook.Entry
+	Last        Time // the last delivery
 	Rate        strip
 	Deliveries  int64
 	Refused     string // share
@@ -146,7 +154,7 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 		a.Last = Time(cmp.Or(lastOf(hour[name], time.Minute, now), lastOf(today[name], time.Hour, now), lastOf(long[name], 24*time.Hour, now)))
 		if a.Looks = sources[i].Reconcile; a.Looks.foundLately(now) {
 			a.Missed = a.Looks.missedText()
-			a.Health, a.Why = "trouble", a.Missed+" Look at the webhook's settings at the provider."
+			a.Health, a.Why, a.See = "trouble", a.Missed+" Look at the webhook's settings at the provider.", runbook.Missing
 		} else if a.Looks != nil && a.Looks.Error != "" && (a.Health == "working" || a.Health == "silent") {
 			a.Health, a.Why = "watch", "The provider's list of events cannot be read."
 		}
@@ -172,17 +180,17 @@ func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point, la
 	}
 	switch {
 	case last.rotated():
-		a.Health, a.Why = "trouble", last.why()+" "+afterRotation
+		a.Health, a.Why, a.Steps, a.See = "trouble", last.why(), afterRotation, runbook.Unauthorized
 	case n > 0 && refused == n:
-		a.Health, a.Why = "trouble", "Every delivery of the last 24 hours was refused. Wrong secret?"
+		a.Health, a.Why, a.See = "trouble", "Every delivery of the last 24 hours was refused. Wrong secret?", runbook.Unauthorized
 	case failed > 0:
-		a.Health, a.Why = "watch", countWord(failed, "delivery was", "deliveries were")+" answered 5xx. The provider repeats them."
+		a.Health, a.Why, a.See = "watch", countWord(failed, "delivery was", "deliveries were")+" answered 5xx. The provider repeats them.", runbook.Unavailable
 	case s.shortWindow():
-		a.Health, a.Why = "watch", "The provider retries for longer than the dedupe window."
+		a.Health, a.Why, a.See = "watch", "The provider retries for longer than the dedupe window.", runbook.Twice
 	case a.SlowAnswers:
-		a.Health, a.Why = "watch", "Answers take over half of the provider's time-out."
+		a.Health, a.Why, a.See = "watch", "Answers take over half of the provider's time-out.", runbook.Slow
 	case refused*20 > n:
-		a.Health, a.Why = "watch", a.Refused+" of the deliveries were refused."
+		a.Health, a.Why, a.See = "watch", a.Refused+" of the deliveries were refused.", runbook.Unauthorized
 	case s.Unsigned:
 		a.Health, a.Why = "watch", "Requests are not verified."
 	case n == 0:
@@ -205,6 +213,14 @@ type sourcePage struct {
 	Figures *sourceFigures // nil if the database did not answer, and never has
 	Stale   staleness
 	Events  string // link to its events
+}
+
+// entries are the entries of the runbook about its health.
+func (p *sourcePage) entries() []runbook.Entry {
+	if p.Figures == nil || p.Figures.Activity == nil || p.Figures.Activity.See == "" {
+		return nil
+	}
+	return []runbook.Entry{p.Figures.Activity.See}
 }
 
 // sourceFigures is the part of the page of a source that comes from the database.
@@ -242,7 +258,7 @@ func (h *handling) showSource(w http.ResponseWriter, r *http.Request) {
 	})
 	h.render(w, r, http.StatusOK, "source.html", &page{
 		Title: row.Name + " · Sources", Heading: row.Name, Up: &link{"../sources", "Sources"}, Content: content,
-		Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now),
+		Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now), See: content.entries(),
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // The pages of the dashboard. Each file of templates is the content of one page, except layout.html,
@@ -54,7 +55,9 @@ type page struct {
 	Live    *live  // nil for a page that does not change by itself
 	Charts  bool   // the page has charts
 	Watched bool   // a browser without JavaScript reloads the page by itself
-	Made    Time   // when a live page was made
+	// See has the entries of the runbook about the trouble that the page shows.
+	See  []runbook.Entry
+	Made Time // when a live page was made
 
 	// render sets the rest.
 	Root      string // relative link to the overview; all links begin with it
@@ -63,7 +66,8 @@ type page struct {
 	Outage    *outage // nil while deliveries can be claimed
 	About     Gateway
 	Docs      string // address of the documentation; "" for no link
-	SignOut   bool   // shows the button that ends the session
+	SeeLinks  []link
+	SignOut   bool // shows the button that ends the session
 	// MayChange says that the caller may send the forms that change something.
 	MayChange              bool
 	Refresh                string // seconds until the browser reloads the page; "" for never
@@ -137,6 +141,11 @@ func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, na
 			p.Outage = h.outageNow(r)
 		}
 	}
+	for _, entry := range p.See {
+		if found := h.entryLink(entry); found != nil {
+			p.SeeLinks = append(p.SeeLinks, *found)
+		}
+	}
 	if p.Live != nil {
 		values := r.URL.Query()
 		p.Refresh = values.Get("refresh")
@@ -151,6 +160,15 @@ func (h *handling) render(w http.ResponseWriter, r *http.Request, status int, na
 		panic(err)
 	}
 	problem.Write(w, status, "text/html; charset=utf-8", body.Bytes())
+}
+
+// entryLink returns the link to an entry of the runbook, or nil.
+func (h *handler) entryLink(entry runbook.Entry) *link {
+	folder, known := strings.CutSuffix(h.docs, "README.md")
+	if entry == "" || !known {
+		return nil
+	}
+	return &link{folder + entry.Page(), entry.Title()}
 }
 
 // sectionsAt returns the links to all sections from the page at an escaped path. A page below a

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 const (
@@ -120,8 +121,12 @@ func (h *handling) showRefusedGroupsPage(w http.ResponseWriter, r *http.Request)
 			l.Empty = h.noneRefused(r, l)
 		}
 	}
+	var about []runbook.Entry
+	if len(content.Rows) > 0 {
+		about = []runbook.Entry{runbook.Flood}
+	}
 	h.render(w, r, status, "refusedgroups.html", &page{
 		Title: "Refused requests by address and reason", Up: &link{l.Root + "refused", "Refused requests"}, Content: content,
-		Live: l.orRetry(nil), Made: l.Stale.orNow(time.Now()),
+		Live: l.orRetry(nil), Made: l.Stale.orNow(time.Now()), See: about,
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 const (
@@ -67,7 +69,11 @@ func (h *handling) showLogin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handling) answerLogin(w http.ResponseWriter, r *http.Request, status int, refused string) {
-	h.render(w, r, status, "login.html", &page{Title: "Sign in", Content: &loginPage{refused}})
+	p := &page{Title: "Sign in", Content: &loginPage{refused}}
+	if refused != "" {
+		p.See = []runbook.Entry{runbook.Logins}
+	}
+	h.render(w, r, status, "login.html", p)
 }
 
 // login compares a token with those of the settings, and starts a session.

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -18,9 +20,12 @@ type warning struct {
 	Kind    string
 	About   *link // the destination that Text is about, which comes before it; nil: Text says all
 	Text    string
-	Advice  string // how to fix it; "" if Text says it
-	Command string // the command or the setting that mends it; "" for none
-	Grave   bool   // events may be forged, go unnoticed, or take effect twice
+	Advice  string   // how to fix it; "" if Text says it
+	Command string   // the command or the setting that mends it; "" for none
+	Steps   []string // what to do, one after the other, after Text
+	See     runbook.Entry
+	Link    *link // to See; set by allWarnings
+	Grave   bool  // events may be forged, go unnoticed, or take effect twice
 }
 
 // shortWindow reports whether s forgets events while the provider still retries them.
@@ -35,7 +40,7 @@ func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string
 	var all []warning
 	if away != "" {
 		all = append(all, warning{
-			Kind: "Database", Grave: true, Text: away,
+			Kind: "Database", Grave: true, Text: away, See: runbook.Unavailable,
 			Advice: "Until it can be used again, deliveries are answered 503, and their senders repeat them.", Command: "hookonce doctor",
 		})
 	}
@@ -48,6 +53,9 @@ func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string
 	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(page.Destinations)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
+	}
+	for i := range all {
+		all[i].Link = h.entryLink(all[i].See)
 	}
 	return all
 }
@@ -65,7 +73,7 @@ func (h *handling) warningsOfLooks(r *http.Request, sources []Source) []warning 
 		s, look := &sources[i], sources[i].Reconcile
 		if look.foundLately(time.Now()) {
 			all = append(all, warning{
-				Kind: "Webhook broken", Grave: true, Text: "Source " + s.Name + ": " + look.missedText() + " They were found in the provider's list, and claimed.",
+				Kind: "Webhook broken", Grave: true, See: runbook.Missing, Text: "Source " + s.Name + ": " + look.missedText() + " They were found in the provider's list, and claimed.",
 				Advice: "Look at the webhook's settings at the provider. This looks farther back:", Command: "hookonce reconcile " + s.Name + " --since 3d --plan",
 			})
 		}
@@ -93,7 +101,7 @@ func warningsOfSources(sources []Source) []warning {
 		if s.shortWindow() {
 			retries := inWords(seconds(s.ProviderRetriesSeconds))
 			all = append(all, warning{
-				Kind: "Short dedupe window", Grave: true,
+				Kind: "Short dedupe window", Grave: true, See: runbook.Twice,
 				Text: fmt.Sprintf("The dedupe window of the source %s (%s) is shorter than the retry period of %s (%s): a late retry takes effect again.",
 					s.Name, inWords(seconds(s.DedupeWindowSeconds)), specOf(provider.Name(s.Provider)).Title, retries),
 				Advice:  fmt.Sprintf("Make the dedupe window at least %s, or remove the setting.", retries),
@@ -112,13 +120,13 @@ func warningsOfDestinations(destinations []Destination) []warning {
 		switch {
 		case !d.Configured && *d.Pending+*d.Sending > 0:
 			all = append(all, warning{
-				Kind: "Unknown destination", About: about,
+				Kind: "Unknown destination", About: about, See: runbook.UnknownDestination,
 				Text:   fmt.Sprintf("is not in the settings, and %s for it.", waiting(*d.Pending+*d.Sending)),
 				Advice: "They are sent when the settings have a destination of that name.", Command: "hookonce config check",
 			})
 		case d.Circuit != nil && d.Circuit.Open:
 			w := warning{
-				Kind: "Circuit open", About: about,
+				Kind: "Circuit open", About: about, See: entryOf(d),
 				Text: fmt.Sprintf("failed %s in a row. Since %s it gets only probes.",
 					say.Count(d.Circuit.Failures, "time"), toTheSecond(d.Circuit.Since)),
 				Advice: "Once it is repaired, this retries at once:", Command: d.RetryCommand(),
@@ -130,6 +138,14 @@ func warningsOfDestinations(destinations []Destination) []warning {
 		}
 	}
 	return all
+}
+
+// entryOf returns the entries of the runbook about a destination that fails.
+func entryOf(d *Destination) runbook.Entry {
+	if d.Settings != nil && d.Settings.Address != "" && !strings.HasPrefix(d.Settings.Address, "http") {
+		return runbook.Broker
+	}
+	return runbook.Waiting
 }
 
 func toTheSecond(at Time) string { return time.Time(at).UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -1,5 +1,7 @@
 package tell
 
+import "github.com/hookonce/hookonce/internal/runbook"
+
 // The outcomes of a delivery.
 const (
 	OK          = "ok"
@@ -49,4 +51,23 @@ func Reasons() []string {
 		ReasonSignatureMissing, ReasonSignatureWrong, ReasonTooOld, ReasonTooNew, ReasonHandshake, ReasonSecret,
 		ReasonRate, ReasonUnverifiedRate,
 	}
+}
+
+// EntryOf returns the entries of the runbook about requests that were refused for a reason; "" for an unknown one.
+func EntryOf(reason string) runbook.Entry {
+	switch reason {
+	case ReasonSignatureMissing, ReasonSignatureWrong, ReasonTooOld, ReasonTooNew:
+		return runbook.Unauthorized
+	case ReasonUnknownSource, ReasonMethod:
+		return runbook.NotFound
+	case ReasonTooLarge, ReasonEncoding, ReasonHeaders, ReasonSlowBody, ReasonUnreadable:
+		return runbook.TooLarge
+	case ReasonRate, ReasonUnverifiedRate:
+		return runbook.TooMany
+	case ReasonHandshake, ReasonSecret:
+		return runbook.SetUp
+	case Unavailable:
+		return runbook.Unavailable
+	}
+	return ""
 }

@@ -59,7 +59,7 @@ var rules = map[string]rule{
 	},
 	"internal/broker": {within: []string{"internal/dial", "internal/send", "internal/settingfile"}, why: "the common part of the Senders for brokers, without any of their clients"},
 	"hookmigrate":     {within: []string{"driver", "internal/platform"}, why: "SQL and a small runner; used from programs of any kind"},
-	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/headers", "internal/limit", "internal/problem", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
+	"hookadmin":       {within: []string{".", "driver", "provider", "internal/feed", "internal/headers", "internal/limit", "internal/problem", "internal/runbook", "internal/say", "internal/shown", "internal/defaults", "internal/operate", "internal/tell"}, why: "it serves any store, so it must know none"},
 	"internal/locate": {
 		why: "the strict parser behind signatures and event ids: it needs only the standard library",
 	},
@@ -81,11 +81,12 @@ var rules = map[string]rule{
 	},
 	"internal/tell": {
 		within: []string{
-			"driver", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/limit", "internal/relay", "internal/send",
+			"driver", "internal/claims", "internal/feed", "internal/figures", "internal/guard", "internal/limit", "internal/relay", "internal/runbook", "internal/send",
 			"internal/wire", "internal/work", "observe",
 		},
 		why: "it turns what the engines report into figures, spans, lines and calls; the root package builds on it",
 	},
+	"internal/runbook": {why: "the names of the entries, for all that lead to one"},
 	"internal/problem": {why: "the form of refusals, once for deliveries and the admin API"},
 	"internal/pasted":  {within: []string{"provider"}, why: "it looks at a text"},
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
@@ -164,7 +165,7 @@ var rules = map[string]rule{
 			".", "driver", "provider", "verify", "hookadmin", "hookmigrate", "hookpgx", "hooksql",
 			"cmd/hookonce/internal/certs", "cmd/hookonce/internal/config", "internal/metrics",
 			"cmd/hookonce/internal/build", "cmd/hookonce/internal/route", "cmd/hookonce/internal/traces",
-			"internal/limit", "internal/say", "internal/settingfile", "observe",
+			"internal/limit", "internal/runbook", "internal/say", "internal/settingfile", "observe",
 		},
 		modules: []string{"github.com/jackc/pgx/v5", "modernc.org/sqlite", "golang.org/x/sys"},
 		why:     "the wiring: the one place that opens databases, and so links both of their drivers",
@@ -196,7 +197,7 @@ var rules = map[string]rule{
 			"cmd/hookonce/internal/demo",
 			"cmd/hookonce/internal/probe",
 			"cmd/hookonce/internal/samples",
-			"deploy", "internal/locate", "internal/sample", "internal/say", "internal/send", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell", "observe",
+			"deploy", "internal/locate", "internal/runbook", "internal/sample", "internal/say", "internal/send", "internal/settingfile", "internal/shown", "internal/defaults", "internal/limit", "internal/operate", "internal/tell", "observe",
 		},
 		modules: []string{
 			"charm.land/huh/v2", "charm.land/bubbles/v2", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/jedib0t/go-pretty/v6", "github.com/schollz/progressbar/v3",

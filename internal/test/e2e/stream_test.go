@@ -74,6 +74,31 @@ func (v *viewer) next(within time.Duration) (streamRow, bool) {
 	}
 }
 
+// TestStreamShowsItsFirstSecond: a viewer at a gateway that nobody watched sees what happens right after it was opened, at that
+// gateway and at another one that cannot know of it yet.
+func TestStreamShowsItsFirstSecond(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newDatabase(t, "postgres"), standardSettings)
+	gateways := []*gateway{w.start(t), w.start(t)}
+	for _, watched := range gateways {
+		v := watched.view(t, "")
+		want := make(map[string]bool)
+		for i := range 40 {
+			id := fmt.Sprint(watched.admin, "-", i)
+			gateways[i%2].expect(t, push(id), "200 ok")
+			want[id] = true
+		}
+		for len(want) > 0 {
+			row, ok := v.next(eventually.Bound)
+			if !ok {
+				t.Fatalf("%d of 40 deliveries are not shown: %v", len(want), want)
+			}
+			delete(want, row.EventID)
+		}
+		v.close()
+	}
+}
+
 // TestStreamAcrossGateways: a viewer at one gateway sees the deliveries of another one. When its
 // gateway is killed, it goes on at the other one, without a gap and without a repetition.
 func TestStreamAcrossGateways(t *testing.T) {

@@ -2,6 +2,8 @@ package adminclient
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 
 	"github.com/hookonce/hookonce/hookadmin"
@@ -124,5 +126,11 @@ func (c *Client) Gateway(ctx context.Context) (*hookadmin.Gateway, error) {
 
 // Ready returns nil if the gateway can claim deliveries.
 func (c *Client) Ready(ctx context.Context) error {
-	return c.Get(ctx, "/readyz", nil, new(hookadmin.Health))
+	err := c.Get(ctx, "/readyz", nil, new(hookadmin.Health))
+	if problem, is := errors.AsType[*Problem](err); is {
+		if why := problem.Why(); why != "" {
+			return fmt.Errorf("%w: %s", err, clause(why))
+		}
+	}
+	return err
 }

@@ -45,6 +45,15 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("the gateway at %s answered %d: %s", p.gateway, p.Status, clause(p.Detail))
 }
 
+// Why returns the reason that a gateway gives for being not ready; "" if only its log has it.
+func (p *Problem) Why() string {
+	_, reason, _ := strings.Cut(p.Detail, "cannot be accepted. ")
+	if reason, _, _ = strings.Cut(reason, " The log has more"); strings.HasPrefix(reason, "The log") {
+		return ""
+	}
+	return strings.TrimSuffix(reason, ".")
+}
+
 // clause makes a sentence of the API the end of another one.
 func clause(sentence string) string {
 	first, size := utf8.DecodeRuneInString(sentence)

@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/hookmigrate"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // Status is the outcome of a check.
@@ -32,8 +33,9 @@ const (
 type Check struct {
 	Name   string
 	Status Status
-	Seen   []string // the findings, or why the check was skipped; at least one
-	Remedy string   // what to do; "" if there is nothing to do
+	Seen   []string      // the findings, or why the check was skipped; at least one
+	Remedy string        // what to do; "" if there is nothing to do
+	See    runbook.Entry // more about it; "" for nothing
 }
 
 // checkTimeout bounds one query of Doctor.
@@ -76,7 +78,19 @@ type doctor struct {
 	checks   []Check
 }
 
-func (d *doctor) add(c Check) { d.checks = append(d.checks, c) }
+func (d *doctor) add(c Check) {
+	if entry := entries[c.Name]; c.See == "" && c.Remedy != "" && (entry != runbook.NoStart || c.Status == StatusFailure) {
+		c.See = entry
+	}
+	d.checks = append(d.checks, c)
+}
+
+// entries are those of the runbook about checks with a remedy.
+var entries = map[string]runbook.Entry{
+	"settings": runbook.NoStart, "tls": runbook.TLS, "database": runbook.Unavailable, "schema": runbook.NoStart, "durability": runbook.NoStart,
+	"failover": runbook.Failover, "triggers": runbook.RowRefused, "clock": runbook.Clock, "claim": runbook.Unavailable,
+	"dead_letters": runbook.DeadLetters, "quarantine": runbook.Unreadable, "destinations": runbook.UnknownDestination,
+}
 
 func ok(name, seen string) Check { return Check{Name: name, Status: StatusOK, Seen: []string{seen}} }
 
@@ -212,13 +226,13 @@ func checkSchemaSteps(ctx context.Context, store driver.Store) Check {
 	case err == nil:
 		return ok(name, seen)
 	case applied > newest:
-		return Check{name, StatusFailure, []string{seen}, "upgrade this program: a newer version migrated the database"}
+		return Check{Name: name, Status: StatusFailure, Seen: []string{seen}, Remedy: "upgrade this program: a newer version migrated the database"}
 	case otherBuild:
-		return Check{name, StatusFailure, []string{
+		return Check{Name: name, Status: StatusFailure, Seen: []string{
 			fmt.Sprintf("step %d of another build, which is not upgradable before the first release", applied),
-		}, "use the build that made the database, or an empty database"}
+		}, Remedy: "use the build that made the database, or an empty database"}
 	default:
-		return Check{name, StatusFailure, []string{seen}, "hookonce migrate up; serve migrates when it starts, unless migrate is manual"}
+		return Check{Name: name, Status: StatusFailure, Seen: []string{seen}, Remedy: "hookonce migrate up; serve migrates when it starts, unless migrate is manual"}
 	}
 }
 
@@ -278,7 +292,7 @@ func checkTriggers(ctx context.Context, store driver.Store) Check {
 	case err != nil:
 		return failed(name, err)
 	case len(found) > 0:
-		return Check{name, StatusWarning, found, "drop them: a trigger or rule on hookonce's tables may drop or change events; restart the gateways after a rule is dropped"}
+		return Check{Name: name, Status: StatusWarning, Seen: found, Remedy: "drop them: a trigger or rule on hookonce's tables may drop or change events; restart the gateways after a rule is dropped"}
 	}
 	return ok(name, "no foreign trigger or rule is on hookonce's tables")
 }
@@ -295,7 +309,7 @@ func checkSearchPath(ctx context.Context, store driver.Store) Check {
 	case err != nil:
 		return failed(name, err)
 	case len(found) > 0:
-		return Check{name, StatusWarning, found, "ALTER ROLE of the gateway SET search_path = pg_catalog: statements could call functions that others planted in these schemas"}
+		return Check{Name: name, Status: StatusWarning, Seen: found, Remedy: "ALTER ROLE of the gateway SET search_path = pg_catalog: statements could call functions that others planted in these schemas"}
 	}
 	return ok(name, "no other role may create in a schema of the search_path")
 }

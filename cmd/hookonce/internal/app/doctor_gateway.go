@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // The settings of the packages, and the working directory of their unit. Only tests change them.
@@ -22,7 +24,7 @@ func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
 	if _, err := os.Stat(InstalledSettings); err == nil {
 		file = InstalledSettings
 	}
-	c.Status, c.Remedy = StatusWarning, "run it with the settings of that gateway: --config "+file
+	c.Status, c.See, c.Remedy = StatusWarning, runbook.WrongDatabase, "run it with the settings of that gateway: --config "+file
 	if d.settings.File == InstalledSettings {
 		c.Remedy = "run it as a user who may read all settings: sudo -u hookonce hookonce doctor"
 	}
@@ -79,7 +81,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 			configured++
 		}
 		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy = StatusWarning, "repair the destination; to retry at once: "+to.RetryCommand()
+			c.Status, c.Remedy, c.See = StatusWarning, "repair the destination; to retry at once: "+to.RetryCommand(), runbook.Waiting
 			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
 			if to.LastFailure != nil {
 				c.Seen = append(c.Seen, "its last error: "+to.LastFailure.String())
@@ -88,7 +90,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 	}
 	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))
 	if err := d.gateway.Ready(ctx); err != nil {
-		c.Status, c.Remedy = StatusFailure, "look at the log of the gateway"
+		c.Status, c.Remedy, c.See = StatusFailure, "look at the log of the gateway", runbook.Unavailable
 		c.Seen = append(c.Seen, "it is not ready: "+err.Error())
 	}
 	return c

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 // reading is the result of reading the settings again.
@@ -34,21 +36,24 @@ func (g *gateway) apply(r reading) {
 	}
 	g.metrics.Reloaded(err == nil)
 	if err != nil {
-		g.log.Error("settings not reloaded; the old ones stay in force", "error", err)
+		g.log.Error("settings not reloaded; the old ones stay in force", "error", err, "see", noReload())
 		return
 	}
 	warnOfSettings(settings, g.log)
 	g.showWarnings(settings)
 	if changed := needRestart(g.options.Settings, settings); len(changed) > 0 {
-		g.log.Warn("some changed settings take effect only after a restart", "settings", changed)
+		g.log.Warn("some changed settings take effect only after a restart", "settings", changed, "see", noReload())
 	}
 	g.log.Info("settings reloaded", slog.Int("sources", len(settings.Engine.Sources)),
 		slog.Int("destinations", len(settings.Engine.Destinations)), slog.Int("routes", len(settings.Engine.Routes)))
 	if names := settings.FromEnvironment; len(names) > 0 {
 		g.log.Info("these variables keep the values of the process's environment, which a reload does not read again; "+
-			"for new values restart, or put them into the file of env_file", "variables", names)
+			"for new values restart, or put them into the file of env_file", "variables", names, "see", noReload())
 	}
 }
+
+// noReload is where the runbook says why a reload has no effect.
+func noReload() string { return build.Page(runbook.NoReload.Page()) }
 
 // needRestart names the changed settings that only a restart applies.
 func needRestart(running, read *config.Settings) []string {

@@ -117,9 +117,10 @@ func group(root *cobra.Command) {
 		names     []string
 	}{
 		{"start", "Start:", []string{"demo", "init", "serve"}},
-		{"look", "Look at events, and act on them:", []string{"events", "dlq", "quarantine", "refused", "destinations", "sources", "stats", "reconcile", "listen"}},
-		{"keep", "Keep it well:", []string{"doctor", "ready", "migrate", "prune", "backup"}},
-		{"test", "Test and check:", []string{"send", "verify", "probe", "bench", "providers", "config"}},
+		{"look", "Look:", []string{"events", "refused", "destinations", "sources", "stats", "ready"}},
+		{"repair", "Repair:", []string{"doctor", "dlq", "quarantine", "reconcile", "prune"}},
+		{"test", "Test:", []string{"send", "listen", "verify", "probe", "bench"}},
+		{"setup", "Set up:", []string{"config", "providers", "migrate", "backup"}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, cmd := range root.Commands() {
@@ -182,15 +183,17 @@ func noArgs(cmd *cobra.Command, args []string) error {
 
 // arguments demands one argument for each name. It does not quote them, as noArgs.
 func arguments(names ...string) cobra.PositionalArgs {
+	need := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name[0] == '[' })
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) < len(names):
-			return fmt.Errorf("%q needs %s: %s is missing", cmd.CommandPath(), strings.Join(names, " "), names[len(args)])
+		case len(args) < len(need):
+			return fmt.Errorf("%q needs %s: %s is missing", cmd.CommandPath(), strings.Join(names, " "), need[len(args)])
 		case len(args) > len(names):
 			return fmt.Errorf("%q takes only %s, and got %d arguments", cmd.CommandPath(), strings.Join(names, " "), len(args))
 		}
 		if empty := slices.Index(args, ""); empty >= 0 {
-			return fmt.Errorf("%q: %s is empty", cmd.CommandPath(), names[empty])
+			empty += len(names) - len(args)
+			return fmt.Errorf("%q: %s is empty", cmd.CommandPath(), strings.Trim(names[empty], "[]"))
 		}
 		return nil
 	}

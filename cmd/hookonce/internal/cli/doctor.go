@@ -18,6 +18,7 @@ type checked struct {
 	Status app.Status `json:"status"` // ok, warning, failure or skipped
 	Seen   []string   `json:"seen"`   // the findings, or why the check was skipped
 	Remedy string     `json:"remedy"` // what to do; "" if there is nothing to do
+	See    string     `json:"see"`    // address of more about it; "" for none
 }
 
 func (p *program) doctorCommand() *cobra.Command {
@@ -94,7 +95,7 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 			Checks []checked `json:"checks"`
 		}{Checks: []checked{}}
 		for _, c := range checks {
-			out.Checks = append(out.Checks, checked(c))
+			out.Checks = append(out.Checks, checked{c.Name, c.Status, c.Seen, c.Remedy, seeURL(c.See)})
 		}
 		return writeJSON(p.stdout, out)
 	}
@@ -108,6 +109,9 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 		}
 		if c.Remedy != "" {
 			t.row("", "", "→ "+c.Remedy)
+		}
+		if c.See != "" {
+			t.row("", "", "  "+seeURL(c.See))
 		}
 	}
 	return t.Flush()

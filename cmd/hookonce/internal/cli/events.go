@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/shown"
 )
@@ -71,8 +72,8 @@ func (p *program) eventsListCommand() *cobra.Command {
 }
 
 func (p *program) eventsShowCommand() *cobra.Command {
-	cmd := (&show[hookadmin.EventDetail]{
-		names: []string{"SOURCE", "EVENT_ID"}, doing: "reading an event", print: printEvent,
+	return (&show[hookadmin.EventDetail]{
+		names: []string{"[SOURCE]", "EVENT_ID"}, doing: "reading an event", print: printEvent,
 		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.EventDetail, error) {
 			if len(args) == 1 {
 				source, err := sourceOf(ctx, client, args[0])
@@ -85,19 +86,11 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		},
 		absent: func(args []string, _ error) error {
 			if len(args) == 1 {
-				return &app.Error{Err: fmt.Errorf("event %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce events list"}
+				return see(runbook.Missing, &app.Error{Err: fmt.Errorf("event %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce events list"})
 			}
 			return noEvent(args[0], args[1])
 		},
 	}).command(p, &cobra.Command{Use: "show [SOURCE] EVENT_ID", Short: "Show one event: headers, body, every attempt"})
-	both := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 1 && args[0] != "" {
-			return nil
-		}
-		return both(cmd, args)
-	}
-	return cmd
 }
 
 // sourceOf returns the only source with an event of this id.
@@ -125,10 +118,10 @@ func sourceOf(ctx context.Context, client *adminclient.Client, eventID string) (
 }
 
 func noEvent(source, eventID string) error {
-	return &app.Error{
+	return see(runbook.Missing, &app.Error{
 		Err:    fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound),
 		Remedy: "hookonce events list --source " + word(source),
-	}
+	})
 }
 
 // printEvent prints one event for people.

@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -98,10 +99,10 @@ func (p *program) guessedGateway(ctx context.Context, settings *config.Settings,
 }
 
 func needsToken(client *adminclient.Client) error {
-	return &app.Error{
+	return see(runbook.WrongDatabase, &app.Error{
 		Err:    fmt.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that you did not name", client),
 		Remedy: "--admin-url " + client.String() + ", with the token in HOOKONCE_ADMIN_TOKEN",
-	}
+	})
 }
 
 // nameGateway says on stderr which gateway is about to be changed. It fails if the settings name another PostgreSQL. If the
@@ -112,10 +113,10 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, s
 		return nil
 	}
 	if _, is := settings.SQLitePath(); settings.Database != "" && !is && about.Database != settings.DatabaseDisplay() {
-		return &app.Error{
+		return see(runbook.WrongDatabase, &app.Error{
 			Err:    fmt.Errorf("the gateway at %s is on the database %s, and the settings name %s", client, shown.Escape(about.Database), settings.DatabaseDisplay()),
 			Remedy: "--admin-url " + client.String() + " if that gateway is meant; or fix the settings",
-		}
+		})
 	}
 	words := []string{client.String()}
 	for _, word := range []string{about.Title, about.Database} {
@@ -134,16 +135,16 @@ func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error
 		if exists(app.InstalledSettings) {
 			file = app.InstalledSettings
 		}
-		return &app.Error{
+		return see(runbook.WrongDatabase, &app.Error{
 			Err:    fmt.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen),
 			Remedy: "--admin-url URL of the gateway; or --config " + file + " with its settings; or --database URL",
-		}
+		})
 	}
 	path, _ := settings.SQLitePath()
-	return &app.Error{
+	return see(runbook.WrongDatabase, &app.Error{
 		Err:    fmt.Errorf("no gateway answers at http://%s, and the database %s does not exist here", settings.Admin.Listen, shown.Escape(path)),
 		Remedy: "--admin-url URL of the gateway; or --database sqlite:PATH, because a relative path of the settings is one of the gateway's folder",
-	}
+	})
 }
 
 // loadToOpen is load for a command that opens the database itself. It refuses to make a file, or to miss one,
@@ -178,5 +179,5 @@ func unnamed(ctx context.Context, client *adminclient.Client) error {
 	if !strings.HasPrefix(database, "sqlite:") {
 		database = "URL"
 	}
-	return &app.Error{Err: errors.New(text), Remedy: "--database " + word(database) + ", as the user of that gateway"}
+	return see(runbook.WrongDatabase, &app.Error{Err: errors.New(text), Remedy: "--database " + word(database) + ", as the user of that gateway"})
 }

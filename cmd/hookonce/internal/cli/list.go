@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,7 @@ func checkedBy[F any](parse parser[F]) parser[any] {
 
 // show is a command that prints one thing of the API.
 type show[Thing any] struct {
-	names  []string           // of the arguments
+	names  []string           // of the arguments; the first may be optional, as [SOURCE]
 	doing  string             // for errors, such as "reading an event"
 	check  func(string) error // says why the first argument can name nothing; may be nil
 	ask    func(context.Context, *adminclient.Client, []string) (*Thing, error)
@@ -134,7 +135,7 @@ func (s *show[Thing]) command(p *program, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = arguments(s.names...)
 	flags := addAPIFlags(cmd)
 	addJSONFlag(cmd, &asJSON)
-	p.complete(flags, s.names[0] == "SOURCE")
+	p.complete(flags, strings.Trim(s.names[0], "[]") == "SOURCE")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if s.check != nil {
 			if err := s.check(args[0]); err != nil {

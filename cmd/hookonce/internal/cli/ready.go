@@ -103,9 +103,8 @@ func notReady(client *adminclient.Client, timeout time.Duration, err error) erro
 	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
 		_, id, _ := strings.Cut(problem.Instance, "error:")
 		about, remedy := "; its log has the reason under ", "follow that reason; a gateway that stops or starts is not ready either"
-		_, reason, _ := strings.Cut(problem.Detail, "cannot be accepted. ")
-		if reason, _, _ = strings.Cut(reason, " The log has more"); reason != "" && !strings.HasPrefix(reason, "The log") {
-			about, remedy = ": "+strings.TrimSuffix(reason, ".")+"; its log has more under ", "follow that reason; doctor on that machine tells more"
+		if reason := problem.Why(); reason != "" {
+			about, remedy = ": "+reason+"; its log has more under ", "follow that reason; doctor on that machine tells more"
 		}
 		return &app.Error{Err: fmt.Errorf("the gateway at %s cannot claim deliveries now%s%q", client, about, id), Remedy: remedy}
 	}

@@ -142,5 +142,8 @@ func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) error {
 	} {
 		t.row(line[0]+":", line[1])
 	}
+	if entry := tell.EntryOf(r.Reason); entry != "" {
+		t.row("See:", seeURL(entry))
+	}
 	return errors.Join(t.Flush(), printHeadersAndBody(w, r.Headers, r.Body, r.BodyBase64))
 }

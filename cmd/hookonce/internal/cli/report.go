@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/runbook"
 	"github.com/hookonce/hookonce/internal/shown"
 )
 
@@ -27,6 +29,34 @@ func (p *program) report(root *cobra.Command, err error) {
 	} else if hint != "" {
 		fmt.Fprintln(p.stderr, p.wrapped("Try: "+shown.EscapeLines(hint)))
 	}
+	if told, is := errors.AsType[*toldError](err); is {
+		fmt.Fprintln(p.stderr, "See: "+seeURL(told.entry))
+	}
+}
+
+// toldError is an error that the runbook says more about.
+type toldError struct {
+	error
+	entry runbook.Entry
+}
+
+// Unwrap implements errors.Unwrap.
+func (e *toldError) Unwrap() error { return e.error }
+
+// see returns err, which may be nil, with its entry of the runbook.
+func see(entry runbook.Entry, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &toldError{err, entry}
+}
+
+// seeURL returns the address of an entry, or "".
+func seeURL(entry runbook.Entry) string {
+	if entry == "" {
+		return ""
+	}
+	return build.Page(entry.Page())
 }
 
 // hinted matches the command that a hint names: the whole hint, or its end.

@@ -11,6 +11,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/internal/runbook"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -45,7 +46,7 @@ func (p *program) serveCommand() *cobra.Command {
 		load := func() (*config.Settings, error) { return p.loadToServe(flags, extra) }
 		settings, err := load()
 		if err != nil {
-			return err
+			return see(runbook.NoStart, err)
 		}
 		ctx, restore := interruptible(cmd.Context()) // a second signal kills the process, which is safe at any moment
 		defer restore()
@@ -53,10 +54,10 @@ func (p *program) serveCommand() *cobra.Command {
 		signal.Notify(hangups, syscall.SIGHUP)
 		defer signal.Stop(hangups)
 		built := build.Read()
-		return app.Serve(ctx, &app.Options{
+		return see(runbook.NoStart, app.Serve(ctx, &app.Options{
 			Settings: settings, Logger: logger, Hangups: hangups, Reload: load, Version: built.Version, Revision: built.Revision, Docs: build.Page("README.md"),
 			Serving: func(public, admin string) { p.printBanner(&banner{settings, public, admin}, &logs) },
-		})
+		}))
 	}
 	return cmd
 }

@@ -59,13 +59,3 @@ func TestEnvFile(t *testing.T) {
 		t.Errorf("a folder: %v", faults)
 	}
 }
-
-// The path of a missing secret is shown where it cannot be a secret itself.
-func TestMissingSecretFileIsNamed(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "absent")
-	yaml := "sources: {a: {provider: github, secrets: ['file:" + path + "']}}"
-	if _, faults := Load(LoadOptions{Dir: dirWith(t, yaml)}); faults == nil || !strings.Contains(faults.Error(), "the file "+path+" cannot be read: no such file") {
-		t.Errorf("the fault is %v", faults)
-	}
-}

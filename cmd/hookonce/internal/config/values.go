@@ -381,7 +381,7 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 		return "", false
 	}
 	name := "the file that file: names"
-	if folder := filepath.Dir(path); !strings.Contains(n.raw, "${") && filepath.IsAbs(path) && folder != "/" && isFolder(folder) {
+	if !strings.Contains(n.raw, "${") && inFolder(path) {
 		name = "the file " + path // otherwise it may be a secret with file: before it, or the value of a variable
 	}
 	file, err := settingfile.Read(l.resolve(path), MaxSecretFile)
@@ -398,9 +398,14 @@ func (l *loader) valueFile(n *node, path string, secret bool) (string, bool) {
 	return text, true
 }
 
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
+// inFolder reports whether an absolute path begins with a folder that there is.
+func inFolder(path string) bool {
+	folder := filepath.Dir(path)
+	for up := filepath.Dir(folder); filepath.IsAbs(path) && up != filepath.Dir(up); up = filepath.Dir(folder) {
+		folder = up
+	}
+	info, err := os.Stat(folder)
+	return filepath.IsAbs(path) && folder != filepath.Dir(folder) && err == nil && info.IsDir()
 }
 
 // warnShared warns of a file, the one that name describes, that every user of the machine can change, or read though

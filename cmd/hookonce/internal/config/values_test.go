@@ -35,6 +35,21 @@ func TestFilesThatOthersShare(t *testing.T) {
 	}
 }
 
+// A missing file is named, also if nothing mounted its folder. What may be a secret behind file: is not.
+func TestMissingSecretFileIsNamed(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for path, named := range map[string]bool{
+		folder + "/none": true, folder + "/none/none": true, "/no-such-root/c2VjcmV0/none": false, "/c2VjcmV0": false, "c2VjcmV0": false,
+	} {
+		dir := dirWith(t, "admin: {token: 'file:"+path+"'}\n")
+		text, ok := Check(LoadOptions{Dir: dir, Environ: environ()})
+		if ok || strings.Contains(text, path) != named || !strings.Contains(text, "cannot be read: no such file or directory") {
+			t.Errorf("%s: %v, %s", path, ok, text)
+		}
+	}
+}
+
 // The files that the URL of a broker names are checked like secrets.
 func TestFilesOfBrokers(t *testing.T) {
 	t.Parallel()
