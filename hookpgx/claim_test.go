@@ -236,7 +236,7 @@ func (w *world) second(t *testing.T) *world {
 // the claim function, on its own server, whose count of deadlocks must stay 0.
 func TestHotKeys(t *testing.T) {
 	t.Parallel()
-	w := private(t, dbtest.StartServer(t, nil))
+	w := private(t, migrated(t))
 	stores := []*world{w, connect(t, w.pool.Config().ConnString(), hookpgx.DefaultSchema, nil)}
 	concurrently(t, 8, func(me int) error {
 		for round := range group.Rounds(15, 40) {

@@ -140,7 +140,7 @@ func TestStrongerLevelStays(t *testing.T) {
 // it. Its writer of the log sleeps as long as it can.
 func TestClaimsSurviveACrash(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"wal_writer_delay=10s", "bgwriter_delay=10s"}})
+	server := migrated(t, "wal_writer_delay=10s", "bgwriter_delay=10s")
 	w := private(t, server)
 	w.mustClaim(t, true, newClaim("before"))
 	for _, change := range []string{"ALTER SYSTEM SET synchronous_commit = off", "ALTER DATABASE postgres SET synchronous_commit = off"} {
@@ -167,7 +167,7 @@ func TestClaimsSurviveACrash(t *testing.T) {
 // TestDuplicateIsFlushed repeats an event whose own commit did not wait for the disk.
 func TestDuplicateIsFlushed(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"wal_writer_delay=10s"}})
+	server := migrated(t, "wal_writer_delay=10s")
 	w := private(t, server)
 	w.wantDuplicatesFlushed(t, "")
 }
@@ -228,7 +228,7 @@ func TestUnsafeServer(t *testing.T) {
 	for _, setting := range []string{"fsync", "full_page_writes"} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			w := private(t, dbtest.StartServer(t, nil))
+			w := private(t, migrated(t))
 			w.mustClaim(t, true, newClaim("before"))
 			set := func(value string) {
 				t.Helper()

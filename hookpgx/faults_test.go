@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,20 +14,42 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
-// private returns a migrated store on the test's own server.
+// migrated starts a server for this test alone, with the tables in the default schema. config is that of dbtest.Options.
+func migrated(t *testing.T, config ...string) *dbtest.Server {
+	t.Helper()
+	return dbtest.StartServer(t, &dbtest.Options{Config: config, Migrated: true})
+}
+
+// private returns a store on the test's own server.
 func private(t *testing.T, server *dbtest.Server) *world {
 	t.Helper()
-	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
-	if _, err := hookmigrate.Up(t.Context(), w.Store); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	return connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
+}
+
+// proxied returns two stores on one schema: the first one behind a proxy, which may lose replies.
+func proxied(t *testing.T) (w, direct *world, proxy *dbtest.Proxy) {
+	t.Helper()
+	direct = open(t, nil)
+	proxy = direct.proxy(t)
+	return direct.behind(t, proxy), direct, proxy
+}
+
+// proxy returns a proxy in front of the world's server.
+func (w *world) proxy(t *testing.T) *dbtest.Proxy {
+	t.Helper()
+	to := w.pool.Config().ConnConfig
+	return dbtest.StartProxy(t, net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))))
+}
+
+// behind returns another store on the world's schema, which connects through the proxy.
+func (w *world) behind(t *testing.T, proxy *dbtest.Proxy) *world {
+	t.Helper()
+	return connect(t, proxy.DSN(t, w.pool.Config().ConnString()), strings.Trim(w.schema, `"`), nil)
 }
 
 func claimOf(claims ...driver.Claim) *driver.ClaimParams { return &driver.ClaimParams{Claims: claims} }
@@ -40,12 +65,11 @@ func (w *world) mustClaim(t testing.TB, want bool, c driver.Claim) {
 
 func TestLostCommitReply(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	direct := private(t, server)
+	direct := open(t, nil)
 	for name, cut := range map[string]dbtest.Cut{"reset": dbtest.CutReset, "silence": dbtest.CutSilence} {
 		t.Run(name, func(t *testing.T) {
-			proxy := dbtest.StartProxy(t, server.Addr())
-			w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+			proxy := direct.proxy(t)
+			w := direct.behind(t, proxy)
 			w.mustClaim(t, true, newClaim(name+" before", "billing"))
 
 			c := newClaim(name, "billing")
@@ -73,10 +97,7 @@ func TestLostCommitReply(t *testing.T) {
 // retry finds the lease gone.
 func TestLostCommitReplyOfWork(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	private(t, server)
-	proxy := dbtest.StartProxy(t, server.Addr())
-	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+	w, _, proxy := proxied(t)
 	w.mustClaim(t, true, newClaim("evt_1", "billing"))
 	lease, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-billing", Limit: 1, For: time.Hour, MaxAttempts: 3})
 	if err != nil || len(lease.Messages) != 1 {
@@ -123,7 +144,7 @@ func (w *world) recovered(t testing.TB, c driver.Claim) {
 
 func TestFrozenServer(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	w.mustClaim(t, true, newClaim("before"))
 	server.Stop(t)
@@ -147,7 +168,7 @@ func TestFrozenServer(t *testing.T) {
 
 func TestKilledServer(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	var acknowledged []driver.Claim
 	for _, id := range []string{"one", "two", "three"} {
@@ -170,7 +191,7 @@ func TestKilledServer(t *testing.T) {
 
 func TestServerShutDown(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	server.Shutdown(t)
 	_, err := w.Claim(t.Context(), claimOf(newClaim("down")))
@@ -183,7 +204,7 @@ func TestServerShutDown(t *testing.T) {
 // and on the caller's.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	private(t, server).mustClaim(t, true, newClaim("evt_1", "billing"))
 	server.Shutdown(t)
 	server.Restart(t, "default_transaction_read_only=on")
@@ -215,7 +236,7 @@ func readOnly(t *testing.T, w *world) {
 // TestBecomesReadOnly has connections from before the server became read-only.
 func TestBecomesReadOnly(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	w.mustClaim(t, true, newClaim("before"))
 	setReadOnly := func(value string) {
@@ -247,8 +268,7 @@ func TestBecomesReadOnly(t *testing.T) {
 
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	private(t, server)
+	server := migrated(t)
 	server.Shutdown(t)
 	server.MakeStandby(t)
 	server.Restart(t, "hot_standby=on")
@@ -263,9 +283,7 @@ func TestStandby(t *testing.T) {
 
 func TestWeaknesses(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{
-		"fsync=off", "full_page_writes=off", "synchronous_commit=off",
-	}})
+	server := migrated(t, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
 	w := private(t, server)
 	// Transactions raise synchronous_commit, so it is no weakness.
 	wantWeaknesses(t, w, map[string]string{"fsync": "off", "full_page_writes": "off"})

@@ -17,13 +17,18 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestFewConnections has a role with fewer connections than the pools would take. What arrives is acknowledged and
 // done, and the store stays ready, as all calls share what there is.
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int{2, 3, 5} {
+	limits := []int{2, 5}
+	if group.Long() {
+		limits = append(limits, 3)
+	}
+	for _, limit := range limits {
 		for _, kind := range []string{"sent", "queued", "inline", "on the caller's pool"} {
 			t.Run(fmt.Sprint(limit, " ", kind), func(t *testing.T) {
 				t.Parallel()
@@ -33,7 +38,7 @@ func TestFewConnections(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- in.Run(ctx) }()
-				const n = 200
+				const n = 100
 				good := deliverAll(t, in, n)
 				if good < n*97/100 {
 					t.Errorf("%d of %d deliveries were answered 200", good, n)

@@ -27,7 +27,7 @@ func TestPlansOfGroups(t *testing.T) {
 				w.exec(t, "ALTER TABLE {schema}."+table+" SET (autovacuum_enabled = off)")
 			}
 			for _, step := range fill {
-				fillGroups(t, w, step, 20_000, 200)
+				fillGroups(t, w, step, 10_000, 200)
 			}
 			for _, c := range groupPlanCases(t, w) {
 				plans.bound(t, c.name, c.run)

@@ -41,7 +41,7 @@ func openHosts(t *testing.T, dsn string) *hookpgx.Store {
 // its standby has gone and is the second host now.
 func oldPrimary(t *testing.T) (both string, old, after *world) {
 	t.Helper()
-	first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
+	first, second := migrated(t), migrated(t)
 	both = dbtest.Together(t, first, second)
 	old, after = private(t, first), private(t, second)
 	first.Shutdown(t)
@@ -142,8 +142,7 @@ func TestReadOnlyServerIsNamed(t *testing.T) {
 // TestHostThatIsGone has a first host that does not answer. Only the first connections wait for it.
 func TestHostThatIsGone(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	private(t, server)
+	server := migrated(t)
 	gone, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

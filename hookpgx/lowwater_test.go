@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	finishedRows = 9000 // or rows of other types
+	finishedRows = 5000 // or rows of other types
 	// fewBlocks is the most blocks that a statement may read for one row. It reads about 20, and all
 	// that hold other rows, 200 or more, if it begins at the front of the index.
 	fewBlocks = 60

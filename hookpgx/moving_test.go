@@ -20,8 +20,8 @@ import (
 // TestMoveByReplication moves a schema to another server with the statements of docs/moving.md, while events come.
 func TestMoveByReplication(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"wal_level=logical"}})
-	from, to := private(t, server), private(t, dbtest.StartServer(t, &dbtest.Options{Stranger: true}))
+	server := migrated(t, "wal_level=logical")
+	from, to := private(t, server), private(t, dbtest.StartServer(t, &dbtest.Options{Stranger: true, Migrated: true}))
 	claims := populate(t, from, "early")
 	var publication string
 	if err := from.pool.QueryRow(t.Context(), `
@@ -61,7 +61,7 @@ func TestMoveByDump(t *testing.T) {
 			t.Skipf("%s is not installed", name)
 		}
 	}
-	old, fresh := dbtest.StartServer(t, nil), dbtest.StartServer(t, &dbtest.Options{Stranger: true})
+	old, fresh := migrated(t), dbtest.StartServer(t, &dbtest.Options{Stranger: true})
 	from := private(t, old)
 	claims := populate(t, from, "evt")
 	file := filepath.Join(t.TempDir(), "dump.sql")

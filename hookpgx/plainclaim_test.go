@@ -356,10 +356,7 @@ func onReceive(t *testing.T, w *world, f func(*pgx.Conn)) {
 // TestLostReplyOfPlainClaim loses the reply to a claim whose statement is prepared, and to one that is not.
 func TestLostReplyOfPlainClaim(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	direct := private(t, server)
-	proxy := dbtest.StartProxy(t, server.Addr())
-	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+	w, direct, proxy := proxied(t)
 	for _, id := range []string{"first", "second"} {
 		c := newQueued(id)
 		drop := proxy.DropReply("state_new", dbtest.CutReset)

@@ -14,7 +14,7 @@ import (
 
 const (
 	planEvents = 60_000 // events and messages in the tables
-	fewEvents  = 20_000 // the same, where the planner needs no more to use the indexes
+	fewEvents  = 10_000 // the same, where the planner needs no more to use the indexes
 	planRare   = 40     // rows, or more, in each of the rarer states
 	// planRows is the most rows of one table that a statement may read: far more than it should,
 	// and far fewer than there are.

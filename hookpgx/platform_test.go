@@ -7,14 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // TestRefusedFunctions has a server that refuses functions of the log and of the cluster, as Aurora does without logical
 // replication.
 func TestRefusedFunctions(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"wal_writer_delay=10s"}})
+	server := migrated(t, "wal_writer_delay=10s")
 	w := private(t, server)
 	emit := "pg_logical_emit_message(boolean, text, text)"
 	if newer := "pg_logical_emit_message(boolean, text, text, boolean)"; w.has(t, newer) {
@@ -77,7 +76,7 @@ func TestPlatforms(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			server := dbtest.StartServer(t, &dbtest.Options{Config: c.config})
+			server := migrated(t, c.config...)
 			if c.standby != "" {
 				server.ReceiveLog(t, c.standby)
 			}

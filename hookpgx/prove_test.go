@@ -81,10 +81,7 @@ func (w *world) wantNoProof(t *testing.T) {
 // removes the rows of a process that was killed.
 func TestProofIsCutOff(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	direct := private(t, server)
-	proxy := dbtest.StartProxy(t, server.Addr())
-	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+	w, direct, proxy := proxied(t)
 	for _, step := range []string{
 		".claim(", "take_call", "unnest($1::bytea[])", "txid_current", "FOR UPDATE", "lock_timeout = '10ms'", "SKIP LOCKED", "txid_status",
 		"pg_current_wal_insert_lsn", "pg_current_wal_flush_lsn",

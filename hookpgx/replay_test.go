@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
@@ -206,10 +207,7 @@ func TestRetryBehindANewLife(t *testing.T) {
 // commit did not happen.
 func TestLostCommitReplyOfReplay(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	direct := private(t, server)
-	proxy := dbtest.StartProxy(t, server.Addr())
-	w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+	w, direct, proxy := proxied(t)
 	c := direct.mustClaimDead(t, "evt_1", "billing")
 	p := &driver.ReplayParams{Key: c.Key, RequestID: "once"}
 
@@ -237,8 +235,13 @@ func TestLostCommitReplyOfReplay(t *testing.T) {
 // timeout.
 func TestOperatorsAgainstWork(t *testing.T) {
 	t.Parallel()
-	w := private(t, dbtest.StartServer(t, nil))
-	stores := []*world{w, connect(t, w.pool.Config().ConnString(), hookpgx.DefaultSchema, nil)}
+	config, err := pgxpool.ParseConfig(migrated(t).DSN()) // its count of deadlocks must stay 0
+	if err != nil {
+		t.Fatal(err)
+	}
+	patient(config)
+	w := connectWith(t, config, hookpgx.DefaultSchema, nil)
+	stores := []*world{w, w.second(t)}
 	var all []driver.Claim
 	var keys []driver.Key
 	letters := &driver.DeadLetterParams{}
@@ -282,8 +285,17 @@ func TestOperatorsAgainstWork(t *testing.T) {
 	}
 	rounds := group.Rounds(15, 60)
 	worked := make([]atomic.Int32, len(do))
+	// A call may need what another one makes, so all go on until each has had its turn.
+	allWorked := func() bool {
+		for i := range worked {
+			if worked[i].Load() == 0 {
+				return false
+			}
+		}
+		return true
+	}
 	concurrently(t, 2*len(do), func(me int) error {
-		for round, began := 0, time.Now(); round < rounds || worked[me%len(do)].Load() == 0 && time.Since(began) < eventually.Bound; round++ {
+		for round, began := 0, time.Now(); round < rounds || !allWorked() && time.Since(began) < eventually.Bound; round++ {
 			err := do[me%len(do)](stores[me/len(do)], round)
 			if err != nil && !refusedReplay(err) {
 				return fmt.Errorf("worker %d, round %d: %w", me, round, err)

@@ -67,7 +67,7 @@ func TestEncodings(t *testing.T) {
 // caller is refused.
 func TestRoleWithAnotherEncoding(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	w.exec(t, "ALTER ROLE CURRENT_USER SET client_encoding = 'LATIN1'")
 	w.pool.Reset()

@@ -73,8 +73,7 @@ func TestDuplicateWaitsForTheStandby(t *testing.T) {
 // awayStandby starts a server that waits for a standby which is away. It returns the DSN.
 func awayStandby(t *testing.T) string {
 	t.Helper()
-	server := dbtest.StartServer(t, nil)
-	private(t, server)
+	server := migrated(t)
 	server.Shutdown(t)
 	server.Restart(t, "synchronous_standby_names=nobody_here")
 	return server.DSN()

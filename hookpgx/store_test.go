@@ -3,6 +3,7 @@ package hookpgx_test
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -209,6 +211,14 @@ var shelf = dbtest.Shelf[*world]{
 	},
 	Usable: func(w *world) bool { return !w.broken.Load() && hookpgx.Idle(w.Store) },
 	Close:  (*world).close,
+}
+
+// patient lets statements take as long as a busy machine needs. The store's own limits are seconds.
+func patient(config *pgxpool.Config) {
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("SET statement_timeout = %d", eventually.Bound.Milliseconds()))
+		return err
+	}
 }
 
 // warm returns a migrated store on a schema of its own, with sessions that other tests have used.

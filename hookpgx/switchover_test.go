@@ -41,7 +41,7 @@ func TestSwitchover(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
+			first, second := migrated(t), migrated(t)
 			both := dbtest.Together(t, first, second)
 			before, after := private(t, first), private(t, second)
 			store := test.open(t, both)

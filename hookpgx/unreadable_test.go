@@ -21,7 +21,7 @@ import (
 // put them away.
 func TestUnreadableBodies(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := migrated(t)
 	w := private(t, server)
 	noise := make([]byte, 50_000)
 	if _, err := rand.Read(noise); err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/storetest"
@@ -98,8 +97,7 @@ func TestKilledBackend(t *testing.T) {
 // later call may change it.
 func TestLostReplyToTheCommit(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	direct := private(t, server)
+	direct := open(t, nil)
 	direct.exec(t, "CREATE TABLE {schema}.effects (name text)")
 	for _, test := range []struct {
 		id  string
@@ -112,8 +110,8 @@ func TestLostReplyToTheCommit(t *testing.T) {
 		{"silence, abandoned", dbtest.CutSilence, func(t *testing.T, run driver.Run[pgx.Tx]) error { return run.Abandon(t.Context()) }},
 	} {
 		t.Run(test.id, func(t *testing.T) {
-			proxy := dbtest.StartProxy(t, server.Addr())
-			w := connect(t, proxy.DSN(t, server.DSN()), hookpgx.DefaultSchema, nil)
+			proxy := direct.proxy(t)
+			w := direct.behind(t, proxy)
 			run := w.takeOne(t, test.id)
 			mustDo(t, run, "INSERT INTO "+w.schema+".effects VALUES ('"+test.id+"')")
 			drop := proxy.DropReply("commit", test.cut)

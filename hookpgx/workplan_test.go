@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	planBacklog = 30_000 // due events of another source, earlier than all others
+	planBacklog = 15_000 // due events of another source, earlier than all others
 	planOwn     = 300    // due events of each kind
 )
 

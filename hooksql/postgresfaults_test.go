@@ -54,12 +54,14 @@ var levels = []string{"read committed", "repeatable read"}
 // behindProxy returns a store behind a proxy, and one that bypasses it.
 func behindProxy(t *testing.T, level string) (proxied, direct *postgresWorld, proxy *dbtest.Proxy) {
 	t.Helper()
-	server := dbtest.StartServer(t, nil)
-	direct = connectPostgres(t, server.DSN(), hooksql.DefaultSchema)
-	direct.migrate(t)
-	proxy = dbtest.StartProxy(t, server.Addr())
-	dsn := withParameter(t, proxy.DSN(t, server.DSN()), "default_transaction_isolation", level)
-	return connectPostgres(t, dsn, hooksql.DefaultSchema), direct, proxy
+	direct = openPostgres(t)
+	server, err := url.Parse(direct.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy = dbtest.StartProxy(t, server.Host)
+	dsn := withParameter(t, proxy.DSN(t, direct.dsn), "default_transaction_isolation", level)
+	return connectPostgres(t, withParameter(t, dsn, "search_path", direct.schema), direct.schema), direct, proxy
 }
 
 // wantUnknown fails unless err has the class ErrCommitUnknown and no other.
@@ -188,9 +190,8 @@ func TestPostgresStricterLevel(t *testing.T) {
 // reads do not notice; writes recover.
 func TestPostgresRestart(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := dbtest.StartServer(t, &dbtest.Options{Migrated: true})
 	w := connectPostgres(t, server.DSN(), hooksql.DefaultSchema)
-	w.migrate(t)
 	w.mustClaim(t, true, newClaim("before"))
 	for _, read := range []func() error{
 		func() error { _, err := w.Event(t.Context(), "stripe", "before"); return err },
@@ -226,9 +227,8 @@ func TestPostgresRestart(t *testing.T) {
 // contexts.
 func TestPostgresDown(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
+	server := dbtest.StartServer(t, &dbtest.Options{Migrated: true})
 	w := connectPostgres(t, server.DSN(), hooksql.DefaultSchema)
-	w.migrate(t)
 	calls := map[string]func(ctx context.Context) error{
 		"Claim": func(ctx context.Context) error { return claim(ctx, w, "down") },
 		"Lease": func(ctx context.Context) error {

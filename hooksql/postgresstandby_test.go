@@ -48,8 +48,7 @@ func openNoticing(t *testing.T, dsn string) *sql.DB {
 // warning.
 func TestPostgresCancelledWaitForTheStandby(t *testing.T) {
 	t.Parallel()
-	server := dbtest.StartServer(t, nil)
-	connectPostgres(t, server.DSN(), hooksql.DefaultSchema).migrate(t)
+	server := dbtest.StartServer(t, &dbtest.Options{Migrated: true})
 	server.Shutdown(t)
 	server.Restart(t, "synchronous_standby_names=nobody_here")
 	for _, level := range levels {

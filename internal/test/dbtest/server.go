@@ -40,6 +40,8 @@ type Options struct {
 	Folder string
 	// Stranger gives the server a system identifier of its own. Otherwise it has that of the others, as a standby has.
 	Stranger bool
+	// Migrated gives the server hookonce's tables, in the schema "hookonce".
+	Migrated bool
 	// Env adds to the server's environment, as "NAME=value".
 	Env []string
 }
@@ -69,6 +71,13 @@ func StartServer(t testing.TB, opts *Options) *Server {
 	if !opts.Stranger {
 		from = template()
 	}
+	copied := opts.Migrated && from != ""
+	if copied {
+		var err error
+		if from, err = migratedFolder(from); err != nil {
+			t.Fatalf("dbtest: making a server with tables: %v", err)
+		}
+	}
 	s, err := start(opts, from)
 	if err != nil {
 		t.Fatalf("dbtest: %v", err)
@@ -78,6 +87,11 @@ func StartServer(t testing.TB, opts *Options) *Server {
 			t.Errorf("dbtest: %v", err)
 		}
 	})
+	if opts.Migrated && !copied {
+		if err := s.migrate(); err != nil {
+			t.Fatalf("dbtest: making tables: %v", err)
+		}
+	}
 	return s
 }
 
@@ -240,17 +254,14 @@ func (s *Server) initialise() error {
 	return os.Remove(passwordFile)
 }
 
-// copyFrom copies the files and the password of a server that has never run: initdb takes a second.
+// copyFrom copies the files and the password of a server that does not run: initdb takes a second.
 func (s *Server) copyFrom(template string) error {
 	password, err := os.ReadFile(passwordFile(template))
 	if err != nil {
 		return err
 	}
 	s.password = string(password)
-	if out, err := exec.Command("cp", "-a", filepath.Join(template, "data"), s.data()).CombinedOutput(); err != nil { // with its owner
-		return fmt.Errorf("copying the files of a server: %w: %s", err, out)
-	}
-	return nil
+	return copyFiles(filepath.Join(template, "data"), s.data())
 }
 
 func passwordFile(template string) string { return filepath.Join(template, "superuser") }

@@ -1,14 +1,10 @@
 package e2e
 
 import (
-	"encoding/json"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 // emptyWorld is a world without a settings file.
@@ -36,113 +32,6 @@ func TestServeWithoutFile(t *testing.T) {
 	// The commands find the same database, beside the running gateway.
 	if out := w.run(t, "events", "list"); out.code != 0 || !strings.Contains(out.stdout, "gh-1") {
 		t.Errorf("events list: code %d, %s%s", out.code, out.stdout, out.stderr)
-	}
-}
-
-// Several sources, and one forward that takes the events of only one of them.
-func TestServeWithSeveralFlags(t *testing.T) {
-	t.Parallel()
-	w := emptyWorld(t)
-	g := w.launch(t, "--source", "github=github:"+githubSecret, "--source", "bare=none",
-		"--forward", "github="+w.sink.url("/github"), "--forward", "all="+w.sink.url("/all"))
-	g.waitReady(t)
-	g.expect(t, push("gh-1"), "200 ok")
-	g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "200 ok")
-	g.waitState(t, "github", "gh-1", "done")
-	g.waitState(t, "bare", "b-1", "done")
-	if n, m := len(w.sink.requests("gh-1")), len(w.sink.requests("b-1")); n != 2 || m != 1 {
-		t.Errorf("forwarded %d and %d requests, want 2 and 1", n, m)
-	}
-}
-
-// The command line shows the same as the API, and its exit code tells how it went.
-func TestEventsCommand(t *testing.T) {
-	anyStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
-		g := w.start(t)
-		g.expect(t, push("gh-1"), "200 ok")
-		g.expect(t, newDelivery("bare", `{"id":"b-1"}`), "200 ok")
-		g.waitState(t, "github", "gh-1", "done")
-		g.waitState(t, "bare", "b-1", "done")
-
-		var list struct{ Events []event }
-		decode(t, w.run(t, "events", "list", "--json", "--source", "github"), &list)
-		if diff := cmp.Diff(g.events(t, "source=github"), list.Events); diff != "" {
-			t.Errorf("events list --json differs from the API (-API +command):\n%s", diff)
-		}
-		var shown, fromAPI map[string]any
-		decode(t, w.run(t, "events", "show", "github", "gh-1", "--json"), &shown)
-		g.api(t, "/api/v1/events/github/gh-1", &fromAPI)
-		if diff := cmp.Diff(fromAPI, shown); diff != "" {
-			t.Errorf("events show --json differs from the API (-API +command):\n%s", diff)
-		}
-		for _, c := range []struct {
-			code int
-			args []string
-		}{
-			{0, []string{"events", "show", "github", "gh-1"}},
-			{0, []string{"config", "check"}},
-			{0, []string{"migrate", "status"}},
-			{0, []string{"version"}},
-			{3, []string{"events", "show", "github", "nothing"}},
-			{2, []string{"events", "show"}},
-			{2, []string{"events", "list", "--state", "asleep"}},
-			{2, []string{"events", "list", "--nonsense"}},
-			{2, []string{"nonsense"}},
-		} {
-			if out := w.run(t, c.args...); out.code != c.code || c.code != 0 && !strings.Contains(out.stderr, "Error:") {
-				t.Errorf("hookonce %s: code %d, want %d: %s", strings.Join(c.args, " "), out.code, c.code, out.stderr)
-			}
-		}
-	})
-}
-
-func decode(t *testing.T, out *output, v any) {
-	t.Helper()
-	if out.code != 0 {
-		t.Fatalf("exit code %d: %s", out.code, out.stderr)
-	}
-	if err := json.Unmarshal([]byte(out.stdout), v); err != nil {
-		t.Fatalf("%v: %s", err, out.stdout)
-	}
-}
-
-// The admin listener requires the token, except for probes.
-func TestAdminToken(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, newDatabase(t, "sqlite"), standardSettings+"admin: {token: \"${ADMIN_TOKEN}\"}\n")
-	g := w.start(t)
-	ask := func(path, authorization string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.admin+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if authorization != "" {
-			req.Header.Set("Authorization", authorization)
-		}
-		resp, err := g.client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode
-	}
-	for _, c := range []struct {
-		path, authorization string
-		want                int
-	}{
-		{"/healthz", "", 200},
-		{"/readyz", "", 200},
-		{"/api/v1/events", "", 401},
-		{"/api/v1/events", "Bearer " + adminToken + "x", 401},
-		{"/api/v1/events", "Bearer " + adminToken[1:], 401},
-		{"/api/v1/events", "Basic " + adminToken, 401},
-		{"/api/v1/events", "Bearer " + adminToken, 200},
-		{"/webhooks/github", "Bearer " + adminToken, 404},
-	} {
-		if got := ask(c.path, c.authorization); got != c.want {
-			t.Errorf("GET %s with %q: %d, want %d", c.path, c.authorization, got, c.want)
-		}
 	}
 }
 

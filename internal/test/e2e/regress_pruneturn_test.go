@@ -7,6 +7,22 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
+const tinyWindows = "dedupe_window: 1s\nretention: 1s\n"
+
+const pruneSettings = `
+database: ${DATABASE_URL}
+sources:
+  play: {provider: none, event: {id: "body:id", type: "body:type"}}
+destinations:
+  down: {url: "${DOWN}", timeout: 10s, retry: {attempts: 1000, first: 50ms, max: 100ms}}
+  gone: {url: "${GONE}"}
+  well: {url: "${SINK}/well"}
+routes:
+  - {name: down, types: [down, both], to: down}
+  - {name: gone, types: [gone], to: gone}
+  - {name: well, types: [well, both], to: well}
+`
+
 // Defect class: the process that may prune is killed or stopped in its turn, and nothing is pruned any
 // more; or it wakes up and removes events by windows that held before. The next process prunes once the
 // turn is over, and the one that was stopped ends without removing anything.

@@ -22,42 +22,6 @@ func TestIDOlderThanWindowIsFresh(t *testing.T) {
 	})
 }
 
-// The prune command frees ids too.
-func TestPruneCommandFreesIDs(t *testing.T) {
-	anyStore(t, func(t *testing.T, db *database) {
-		w := newWorld(t, db, standardSettings)
-		g := w.start(t)
-		g.expect(t, push("gh-1"), "200 ok")
-		g.waitState(t, "github", "gh-1", "done")
-		if out := w.run(t, "prune"); out.code != 0 {
-			t.Fatalf("prune: exit code %d: %s", out.code, out.stderr)
-		}
-		g.expect(t, push("gh-1"), "200 duplicate") // the window is 30 days
-
-		// A shorter window waits for the longer one of the gateway.
-		w.configure(t, "dedupe_window: 1ms\nretention: 1ms\n"+standardSettings)
-		prune := func() {
-			t.Helper()
-			if out := w.run(t, "prune"); out.code != 0 {
-				t.Fatalf("prune: exit code %d: %s", out.code, out.stderr)
-			}
-		}
-		prune()
-		g.expect(t, push("gh-1"), "200 duplicate")
-		g.Eventually(t, "the gateway has counted both copies", func() bool { return g.event(t, "github", "gh-1").Duplicates == "2" })
-		db.age(t)
-		prune()
-		if g.event(t, "github", "gh-1") != nil {
-			t.Error("prune left the identity past the window")
-		}
-		g.expect(t, push("gh-1"), "200 ok")
-		g.waitState(t, "github", "gh-1", "done")
-		if got := w.sink.requests("gh-1"); len(got) != 2 {
-			t.Errorf("the destination got %d requests, want 2", len(got))
-		}
-	})
-}
-
 func TestForgedRequestCannotClaim(t *testing.T) {
 	anyStore(t, func(t *testing.T, db *database) {
 		w := newWorld(t, db, standardSettings)
