@@ -224,6 +224,9 @@ func (s *Store) retry(ctx context.Context, conn Conn, p *driver.RetryMessagePara
 		return scan(ctx, conn, noRows, s.text(retrySQL), p.ID, key, clock(p.Now))
 	}
 	none := []string{}
-	return scan(ctx, conn, noRows, s.text(replaySQL), key, clock(p.Now), max(own, highest)+1, false,
-		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false, none)
+	if err := scan(ctx, conn, noRows, s.text(replaySQL), key, clock(p.Now), max(own, highest)+1, false,
+		[]string{p.ID}, none, none, none, none, driver.ActionReplayed, int32(1), p.ID, "", false, none); err != nil {
+		return err
+	}
+	return s.settle(ctx, conn, []string{p.ID}, p.Now)
 }

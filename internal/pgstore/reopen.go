@@ -49,6 +49,12 @@ WITH setting AS MATERIALIZED (
 	)`+againSQL+reopenedSQL+`
 SELECT key FROM next ORDER BY key`, stateAgainSQL, false))
 
+// settleReopenedSQL puts the reopened messages back into their lines, where they keep later ones waiting.
+var settleReopenedSQL = statement(`
+SELECT {schema}.settle_messages(ARRAY(
+	SELECT m.id FROM {schema}.message m WHERE m.event_key = ANY ($1::bytea[]) AND m.state = 0
+), $2::timestamptz)`)
+
 // reopenedSQL follows againSQL, and records the reopening in the history.
 const reopenedSQL = `, told AS (
 	INSERT INTO {schema}.history (event_key, at, action, generation, messages)
@@ -100,8 +106,17 @@ func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, h
 }
 
 func (s *Store) reopenOnce(ctx context.Context, keys []driver.Key, now time.Time) (reopened []driver.Key, err error) {
-	err = write(ctx, s.pools.Receive, "reopening dead events", eachKey(&reopened), s.text(reopenSQL), keyArgs(keys), clock(now))
-	return reopened, err
+	err = transact(ctx, s.pools.Receive, "reopening dead events", func(conn Conn) error {
+		reopened = nil
+		if err := scan(ctx, conn, eachKey(&reopened), s.text(reopenSQL), keyArgs(keys), clock(now)); err != nil || len(reopened) == 0 {
+			return err
+		}
+		return scan(ctx, conn, noRows, s.text(settleReopenedSQL), keyArgs(reopened), clock(now))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return reopened, nil
 }
 
 func (s *Store) stillDead(ctx context.Context, keys []driver.Key) (dead []driver.Key, err error) {

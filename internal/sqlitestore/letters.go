@@ -91,6 +91,9 @@ func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int, operation 
 	if err != nil || changed == 0 {
 		return false, err
 	}
+	if err := t.settleIDs([]string{l.MessageID}); err != nil {
+		return false, err
+	}
 	return true, t.record(&entry)
 }
 
@@ -157,6 +160,9 @@ func (t *writeTx) retry(id string) error {
 		return err
 	}
 	if err := t.reset(entry.key, id, generation); err != nil {
+		return err
+	}
+	if err := t.settleIDs([]string{id}); err != nil {
 		return err
 	}
 	entry.action, entry.generation = driver.ActionReplayed, generation

@@ -22,6 +22,10 @@ const (
 			AND EXISTS (SELECT 1 FROM hookonce_event_overview WHERE key = ?3 AND work = 0 AND state = 'dead')` + kept
 )
 
+// reopenPlaces puts the open messages of an event back into their lines, where they keep later ones waiting.
+const reopenPlaces = `UPDATE hookonce_ordered_message SET state = 0
+	WHERE state > 0 AND number IN (SELECT number FROM hookonce_message WHERE event = (SELECT id FROM hookonce_event WHERE key = ?) AND state = 0)`
+
 // Reopen implements driver.Store. It skips no event, because it holds the only lock.
 func (s *Store) Reopen(ctx context.Context, p *driver.ReopenParams) (reopened, held []driver.Key, err error) {
 	err = s.writeEachApart(ctx, "reopening dead events", p.Now, len(p.Keys), func(t *writeTx, i int) error {
@@ -54,6 +58,9 @@ func (t *writeTx) reopen(key driver.Key) (bool, error) {
 			return false, err
 		}
 		entry.messages = int(messages)
+		if _, err := t.exec(reopenPlaces, key[:]); err != nil {
+			return false, err
+		}
 	}
 	return true, t.record(&entry)
 }

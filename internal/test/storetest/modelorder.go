@@ -35,7 +35,10 @@ type orderWorld struct {
 	dead    map[string]driver.Key   // dead letters that were seen
 	undo    []string                // operations
 	late    []*modelFlight          // whose message was let go again
-	seen    map[string]bool
+	// doubtful are the messages, by id, with an attempt that may have arrived, and asleep the objects whose next message no one
+	// has woken.
+	doubtful, asleep map[string]bool
+	seen             map[string]bool
 }
 
 // modelFlight is a send.
@@ -54,6 +57,7 @@ func modelRandomOrder(f *fixture) {
 	w := &orderWorld{
 		fixture: f, rand: rand.New(rand.NewPCG(seed, 1)), now: f.clock(), flights: map[string]*modelFlight{},
 		arrived: map[string]bool{}, sent: map[string]bool{}, dead: map[string]driver.Key{}, seen: map[string]bool{},
+		doubtful: map[string]bool{}, asleep: map[string]bool{},
 	}
 	steps := []func(){
 		w.stepClaim, w.stepClaim, w.stepLease, w.stepLease, w.stepLease, w.stepComplete, w.stepComplete, w.stepComplete, w.stepTime,
@@ -64,6 +68,7 @@ func modelRandomOrder(f *fixture) {
 	}
 	for i := 0; i < orderSteps || len(missing()) > 0; i++ {
 		steps[w.rand.IntN(len(steps))]()
+		w.mustMove()
 		if w.Failed() {
 			w.Fatalf("order is lost at step %d of seed %d", i, seed)
 		}
@@ -105,15 +110,22 @@ func (w *orderWorld) stepLease() {
 		m := &got.Buried[i]
 		buried = append(buried, m.ID)
 		w.died(m.ID, m.Key, m.EventID)
-		w.seen["buried"] = true
+		w.doubtful[m.ID], w.seen["buried"] = true, true
 	}
 	if w.rand.IntN(2) == 0 {
 		w.settle(buried)
 	} else if len(buried) > 0 {
 		w.seen["not woken"] = true
+		for i := range got.Buried {
+			w.asleep[got.Buried[i].EventID[:2]] = true
+		}
 	}
 	if w.rand.IntN(10) > 0 {
 		w.admitAll(got.Messages)
+		return
+	}
+	for i := range got.Messages {
+		w.doubtful[got.Messages[i].ID] = true // its lease runs out, which counts as an attempt without an answer
 	}
 }
 
@@ -134,6 +146,7 @@ func (w *orderWorld) admitAll(leased []driver.Message) {
 	for i := range leased {
 		p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: leaseOf(&leased[i])})
 	}
+	before := w.unfinished()
 	admitted, passed := w.admit(w.now, p, leased)
 	if len(admitted)+len(passed) < len(leased) {
 		w.seen["parked"] = true
@@ -144,13 +157,15 @@ func (w *orderWorld) admitAll(leased []driver.Message) {
 	}
 	for i := range admitted {
 		m := &modelFlight{ordered: admitted[i], until: w.now.Add(leaseFor)}
+		w.doubtful[m.ID] = w.doubtful[m.ID] || w.flights[m.ID] != nil
+		w.mustBeLowest(&m.ordered, before[w.object(m)])
 		for _, other := range w.flights {
 			if w.object(other) == w.object(m) && other.ID != m.ID && other.until.After(w.now) {
 				w.Errorf("%s is sent while %s is on its way", m.EventID, other.EventID)
 			}
 		}
-		if before := w.flights[m.ID]; before != nil && !before.killed {
-			w.late = append(w.late, before)
+		if lost := w.flights[m.ID]; lost != nil && !lost.killed {
+			w.late = append(w.late, lost)
 		}
 		w.flights[m.ID] = m
 		w.seen["admitted"] = true
@@ -207,14 +222,18 @@ func (w *orderWorld) stepComplete() {
 	delete(w.flights, m.ID)
 	switch {
 	case !held:
+		w.doubtful[m.ID] = true
 	case outcome == driver.MessageSent:
 		w.seen["sent"], w.sent[m.EventID] = true, true
 		w.arrived[m.EventID] = true
+		delete(w.doubtful, m.ID)
 	case outcome == driver.MessageDead:
 		w.seen["dead"] = true
 		w.died(m.ID, m.Key, m.EventID)
+		delete(w.doubtful, m.ID)
 	default:
 		w.seen["retried"] = true
+		w.doubtful[m.ID] = w.doubtful[m.ID] || unanswered
 	}
 }
 
@@ -288,6 +307,7 @@ func (w *orderWorld) stepSweep() {
 	if _, _, err := w.s.SweepLines(w.Context(), driver.Key{}, 100); err != nil {
 		w.Fatal(err)
 	}
+	clear(w.asleep)
 }
 
 // drain ends everything: the gateways live, dead letters are replayed, and each send succeeds.

@@ -42,6 +42,7 @@ func orderCases() []testCase {
 		{"Hurry", orderHurry},
 		{"FollowerRefused", orderFollowerRefused},
 		{"ForcedOnce", orderForcedOnce},
+		{"BackInLine", orderBackInLine},
 	}
 }
 

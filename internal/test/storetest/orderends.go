@@ -57,6 +57,47 @@ func orderReopened(f *fixture) {
 	f.goes(t0, "x_2")
 }
 
+// orderBackInLine lets a line pass a dead letter, and makes that one due again before a later version is sent. From then on it comes
+// first, also where only the later one is leased.
+func orderBackInLine(f *fixture) {
+	for object, again := range map[string]func(at time.Time, c *driver.Claim) error{
+		"reopened": func(at time.Time, c *driver.Claim) error {
+			_, _, err := f.s.Reopen(f.Context(), &driver.ReopenParams{Keys: []driver.Key{c.Key}, Now: at})
+			return err
+		},
+		"letter": func(at time.Time, c *driver.Claim) error {
+			_, err := f.s.ReplayDead(f.Context(), &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{letter(c, 0)}, Now: at})
+			return err
+		},
+		"retried": func(at time.Time, c *driver.Claim) error {
+			return f.s.RetryMessage(f.Context(), &driver.RetryMessageParams{ID: c.Messages[0].ID, Now: at})
+		},
+		"replayed": func(at time.Time, c *driver.Claim) error {
+			_, err := f.s.Replay(f.Context(), &driver.ReplayParams{Key: c.Key, Mode: driver.ReplayPlain, Now: at})
+			return err
+		},
+	} {
+		first := newOrdered(object, 1, false)
+		f.claimNew(t0, first, newOrdered(object, 2, false))
+		f.ends(t0, f.goes(t0, object+"_1"), driver.MessageDead)
+		retry := outcomeOf(&f.goes(t0, object+"_2")[0], driver.MessageRetry)
+		retry.RetryIn = time.Second
+		f.mustComplete(t0, retry)
+		now := t0.Add(leaseFor)
+		if err := again(now, &first); err != nil {
+			f.Fatalf("%s: %v", object, err)
+		}
+		leased := f.lease(now, "to-a", 1)
+		if len(leased) != 1 || leased[0].EventID != object+"_2" {
+			f.Fatalf("leased %+v, want the later version alone, which was due first", leased)
+		}
+		admitted, _ := f.admit(now, &driver.AdmitParams{Messages: []driver.OrderedMessage{{MessageLease: leaseOf(&leased[0])}}}, leased)
+		same(f, object+": let go", []string(nil), eventsOf(admitted))
+		f.ends(now, f.goes(now, object+"_1"), driver.MessageSent)
+		f.ends(now, f.goes(now, object+"_2"), driver.MessageSent)
+	}
+}
+
 // orderJoinsLate claims messages without their places, as a process with older settings does. They join at their first
 // lease.
 func orderJoinsLate(f *fixture) {
