@@ -204,7 +204,7 @@ func newEvent(ev *driver.Event) Event {
 	}
 }
 
-// Ways in which an event comes.
+// Ways of an event to hookonce.
 const (
 	byWebhook   = "webhook"
 	byReconcile = "reconcile"

@@ -42,7 +42,7 @@ func Slip(secret string) string {
 	case len(unended) > 1 && first == last && strings.ContainsRune("\"'`", first):
 		return "has quotes around it"
 	case masked.MatchString(secret):
-		return "is masked: copy the secret itself, not what a page shows for it"
+		return "is masked: copy the secret itself, not its picture on a page"
 	case strings.ContainsAny(secret, typographic):
 		return "has a typographic quote, dash or ellipsis"
 	case strings.ContainsFunc(secret, invisible):

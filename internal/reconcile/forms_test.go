@@ -178,7 +178,7 @@ func (f *form) test(t *testing.T, list *provider.List) {
 	}
 }
 
-// A token that has expired is exchanged anew; a key that has expired is told. No error holds a secret.
+// A token that has expired is exchanged again; a key that has expired is told. No error holds a secret.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	spec, err := provider.Lookup("dwolla")

@@ -34,7 +34,7 @@ func TestPlansOfLines(t *testing.T) {
 	}
 }
 
-// TestPlansWithoutOrder: what each message costs without order touches no place and no line.
+// TestPlansWithoutOrder: without order, no statement for a message touches a place or a line.
 func TestPlansWithoutOrder(t *testing.T) {
 	t.Parallel()
 	db := openMigrated(t)

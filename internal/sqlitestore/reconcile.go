@@ -26,7 +26,7 @@ const (
 			AND (r.next_at <= ?5 OR r.next_at > ?5 + ?4 OR r.list <> excluded.list)
 		RETURNING` + reconcileColumns
 
-	// ?12 is the time before which found_at is too old to add to.
+	// A found_at before ?12 is too old to add to.
 	stepReconcile = `UPDATE hookonce_reconcile SET
 			leased_until = iif(?7, NULL, ?13 + ?3),
 			missed = iif(?4 > 0 AND found_at <= ?12, 0, missed) + ?4,

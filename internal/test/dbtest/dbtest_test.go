@@ -218,8 +218,8 @@ func TestKilledTestLeavesNoServer(t *testing.T) {
 	checkGone(t, folder, []int{pid})
 }
 
-// TestSharedServer kills one process after the other of those that share a server: it ends with the last one. Who comes
-// later gets a new server.
+// TestSharedServer kills one process after the other of those that share a server: it ends with the last one. A process that
+// comes later gets a new server.
 func TestSharedServer(t *testing.T) {
 	t.Parallel()
 	where := filepath.Join(t.TempDir(), "shared")

@@ -18,8 +18,8 @@ import (
 // migratedSchema is the default schema of hookonce's stores.
 const migratedSchema = "hookonce"
 
-// migratedFolder returns the folder with the files of a server that has run once, and has the tables. The first one who
-// asks makes it from the files in the folder template, where it lies.
+// migratedFolder returns the folder with the files of a server that has run once, and has the tables. The first caller
+// makes it from the files in the folder template, where it lies.
 func migratedFolder(template string) (string, error) {
 	// Other builds may have other steps.
 	folder := filepath.Join(template, fmt.Sprintf("migrated-%x", uint64(stepsVersion())))

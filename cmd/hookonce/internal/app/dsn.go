@@ -108,7 +108,7 @@ var (
 	uselessKeywords = "adapter uselibpqcompat pool_timeout sockettimeout socket_timeout tcpkeepalive keepalive charset encoding " +
 		"rewritebatchedinserts binarytransfer stringtype readonly loadbalancehosts hostrecheckseconds assumeminserverversion " +
 		"conn_max_age advisory_locks pooling multiplexing single_use_connections fetch_types protocol driver"
-	// libpqNames are what a misspelled name may have meant, beside the settings of the server.
+	// libpqNames are near to misspelled names, beside the settings of the server.
 	libpqNames = []string{
 		"sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword", "sslnegotiation", "channel_binding", "connect_timeout", "dbname", "password",
 		"target_session_attrs", "require_auth", "passfile", "servicefile", "pool_max_conns", "pool_max_conn_lifetime", "options",

@@ -90,7 +90,7 @@ func TestKeywordsOfLibpq(t *testing.T) {
 		"options=-cgeqo=off":                           {"options has a value", "%20"},
 		"no_such_parameter=1":                          {"no_such_parameter is no setting", "options=-c%20no_such_parameter%3DVALUE"},
 		"shared_buffers=1GB":                           {"shared_buffers is no setting that a client", "options"},
-		"statment_timeout=5s":                          {"statment_timeout is no setting", "did you mean statement_timeout?"},
+		"statement_timeou=5s":                          {"statement_timeou is no setting", "did you mean statement_timeout?"},
 		"sslrootcrt=/a":                                {"sslrootcrt is no setting", "did you mean sslrootcert?"},
 		"SSLMODE=require":                              {"SSLMODE is no setting", "did you mean sslmode?"},
 		"default_transaction_read_only=on":             {"cannot write", "leave it out"},

@@ -143,7 +143,7 @@ func connectRemedy(err error) string {
 	case !refused && mayPass(err):
 		return ""
 	case !refused:
-		return "correct the parameters in the setting database, or what the server offers"
+		return "correct the parameters in the setting database, or the settings of the server"
 	}
 	code := state.SQLState()
 	if code == stateProtocol {
