@@ -51,7 +51,11 @@ type List struct {
 	Body   string `json:"body,omitempty"`  // the path of the webhook's body in the item or its detail; a text there is the body itself
 	Wrap   string `json:"wrap,omitempty"`  // makes the body of the webhook out of what Body leads to, for which {item} stands
 	Keeps  string `json:"keeps,omitempty"` // how long the API lists an event, for users
-	Note   string `json:"note,omitempty"`  // the events that the list holds, for users
+	// Rate is how many requests a minute the API allows; 0 if that is unknown, or more than 600. RateSource says where that is
+	// documented. At most half of them are made.
+	Rate       int    `json:"rate,omitempty"`
+	RateSource string `json:"rate_source,omitempty"`
+	Note       string `json:"note,omitempty"` // the events that the list holds, for users
 }
 
 // AuthBasic says that the key is the user name of basic authentication, without a password.
@@ -80,6 +84,8 @@ func (l *List) Validate() error {
 	switch {
 	case l.Auth != "" && l.Auth != AuthBasic:
 		return fmt.Errorf("list.auth is %q, want %q or nothing", l.Auth, AuthBasic)
+	case l.Rate < 0 || l.Rate > 600 || (l.Rate == 0) != (l.RateSource == ""):
+		return errors.New("list.rate must be from 1 to 600, with its list.rate_source")
 	case l.More != "" && l.Next != "":
 		return errors.New("list has more and next: one of them leads to the next page")
 	case l.NextQuery != (l.Cursor == "") || l.NextQuery && (l.Next == "" || l.Request != ""):

@@ -22,7 +22,7 @@ import (
 // Limits of a Client.
 const (
 	timeout   = 30 * time.Second       // of one request
-	pause     = 200 * time.Millisecond // between two requests
+	leastGap  = 200 * time.Millisecond // between two requests
 	maxPage   = 32 << 20               // bytes of one answer
 	maxPages  = 20_000                 // of one reading
 	maxCursor = 1 << 10                // bytes
@@ -69,10 +69,19 @@ func New(o *Options) *Client {
 	}
 	transport := dial.Transport(nil, check, timeout)
 	transport.MaxResponseHeaderBytes = 64 << 10
-	return &Client{o: *o, pause: pause, wait: firstWait, pages: maxPages, client: &http.Client{
+	return &Client{o: *o, pause: pause(o.List.Rate), wait: firstWait, pages: maxPages, client: &http.Client{
 		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// pause returns the time between two requests to an API with this rate a minute: half of the rate is left to others, who use
+// the same key or address.
+func pause(rate int) time.Duration {
+	if rate == 0 {
+		return leastGap
+	}
+	return max(leastGap, 2*time.Minute/time.Duration(rate))
 }
 
 // Close closes idle connections.

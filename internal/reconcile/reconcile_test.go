@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +86,20 @@ func TestFailures(t *testing.T) {
 			w.Header().Set("Retry-After", "1")
 			w.WriteHeader(http.StatusForbidden)
 		}, nil},
+		"403 with nothing left": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-RateLimit-Remaining", "0")
+			w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Unix()+1, 10))
+			w.WriteHeader(http.StatusForbidden)
+		}, nil},
+		"nothing left for an hour": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-RateLimit-Remaining", "0")
+			w.Header().Set("X-RateLimit-Reset", strconv.FormatInt(time.Now().Unix()+3600, 10))
+			w.WriteHeader(http.StatusForbidden)
+		}, ErrAPI},
+		"403 with something left": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-RateLimit-Remaining", "4999")
+			w.WriteHeader(http.StatusForbidden)
+		}, ErrKey},
 		"a page in HTML": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>soon</html>") }, nil},
 		"a huge answer": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"data": [`)
@@ -122,6 +137,15 @@ func TestFailures(t *testing.T) {
 				t.Error("Retry-After was not obeyed")
 			}
 		})
+	}
+}
+
+// A Client makes at most half of the requests that an API allows, and never more than five a second.
+func TestPause(t *testing.T) {
+	for rate, want := range map[int]time.Duration{0: 200 * time.Millisecond, 600: 200 * time.Millisecond, 240: 500 * time.Millisecond, 60: 2 * time.Second} {
+		if c := New(&Options{List: &provider.List{Rate: rate}}); c.pause != want {
+			t.Errorf("at %d a minute a pause of %s, want %s", rate, c.pause, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -144,11 +145,11 @@ func (c *Client) do(req *http.Request) (document json.RawMessage, header http.He
 		return nil, nil, 0, again("%s does not answer", host) // the error itself may show the address
 	}
 	defer func() { _ = resp.Body.Close() }()
-	asked = headers.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
+	asked, limited := limit(resp.Header, time.Now())
 	status := resp.StatusCode
 	switch {
 	case status == http.StatusOK:
-	case status == http.StatusTooManyRequests, status == http.StatusForbidden && resp.Header.Get("Retry-After") != "":
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden && limited:
 		return nil, nil, asked, again("%s limits the rate", host)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return nil, nil, 0, fmt.Errorf("%w (%s, status %d)", ErrKey, host, status)
@@ -169,6 +170,23 @@ func (c *Client) do(req *http.Request) (document json.RawMessage, header http.He
 		return nil, nil, 0, again("the answer of %s is not JSON", host)
 	}
 	return body, resp.Header, 0, nil
+}
+
+// limit returns how long an answer asks to wait, and whether it says that the rate is too high. GitHub says so by
+// X-RateLimit-Remaining: 0, and X-RateLimit-Reset is a Unix time
+// (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
+func limit(h http.Header, now time.Time) (asked time.Duration, limited bool) {
+	if after := h.Get("Retry-After"); after != "" {
+		return headers.RetryAfter(after, now), true
+	}
+	if h.Get("X-RateLimit-Remaining") != "0" {
+		return 0, false
+	}
+	reset, err := strconv.ParseInt(h.Get("X-RateLimit-Reset"), 10, 64)
+	if err != nil || reset > now.Unix()+int64(headers.MaxRetryAfter/time.Second) {
+		return 0, true
+	}
+	return max(time.Unix(reset, 0).Sub(now), 0), true
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
