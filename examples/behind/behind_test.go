@@ -177,14 +177,12 @@ func storm(t *testing.T, p *examplestest.Program, all []*http.Request, db *sql.D
 	t.Helper()
 	storm := examplestest.Storm{Requests: all, Copies: 3}
 	done := make(chan struct{})
+	examplestest.Exec(t, db, "UPDATE hold SET on_work = true") // until the last kill: then there is work for each of them
+	go func() {
+		defer close(done)
+		storm.Run(t, p)
+	}()
 	for kill := range 3 {
-		examplestest.Exec(t, db, "UPDATE hold SET on_work = true")
-		if kill == 0 {
-			go func() {
-				defer close(done)
-				storm.Run(t, p)
-			}()
-		}
 		busy := 0
 		eventually.True(t, "the program is in the middle of its work", func() bool {
 			if locked(t, file) {
@@ -199,7 +197,9 @@ func storm(t *testing.T, p *examplestest.Program, all []*http.Request, db *sql.D
 		if _, err := os.Stat(file + "-journal"); err != nil {
 			t.Errorf("no kill interrupted a transaction: %v", err)
 		}
-		examplestest.Exec(t, db, "UPDATE hold SET on_work = false")
+		if kill == 2 {
+			examplestest.Exec(t, db, "UPDATE hold SET on_work = false")
+		}
 		p.Crash(t)
 	}
 	<-done

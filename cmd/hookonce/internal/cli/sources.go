@@ -55,8 +55,12 @@ var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
 			scheme += " (unsigned)"
 		}
 		learned := "unknown"
-		if s.LearnedSecrets != nil {
-			learned = strconv.Itoa(*s.LearnedSecrets)
+		switch n := s.LearnedSecrets; {
+		case n == nil:
+		case *n == 0:
+			learned = "-"
+		default:
+			learned = strconv.Itoa(*n)
 		}
 		return []string{
 			s.Name, cmp.Or(s.Health, "unknown"), at(s.LastDeliveryAt), say.Number(s.Deliveries), s.Provider, scheme, learned, at(s.ArmedUntil),

@@ -51,6 +51,9 @@ const gap = 2
 // Flush prints the table.
 func (t *columns) Flush() error {
 	width, isTerminal := terminalWidth(t.w)
+	if isTerminal && !t.wraps {
+		t.dropEmpty()
+	}
 	widths := t.widths()
 	var left []string
 	switch {
@@ -67,6 +70,19 @@ func (t *columns) Flush() error {
 	}
 	_, err := io.WriteString(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has every column.", width)+"\n")
 	return err
+}
+
+// dropEmpty removes the columns that have no value in any row.
+func (t *columns) dropEmpty() {
+	for i := len(t.heading) - 1; i >= 0 && len(t.rows) > 0; i-- {
+		if slices.ContainsFunc(t.rows, func(row []string) bool { return row[i] != "-" }) {
+			continue
+		}
+		t.heading = slices.Delete(t.heading, i, i+1)
+		for r := range t.rows {
+			t.rows[r] = slices.Delete(t.rows[r], i, i+1)
+		}
+	}
 }
 
 // widths returns the width of each column, as its widest cell has it.

@@ -93,6 +93,11 @@ routes: [{name: a-route-with-a-long-name, to: a-destination-with-a-long-name}]
 			}
 		}
 	}
+	// A column without a value in any row is left out on a terminal, and stays in a pipe.
+	wide := onTerminal(t, dir, 200, nil, "sources", "list")
+	if piped := success(t, dir, "sources", "list"); !strings.Contains(piped, "ARMED UNTIL") || strings.Contains(wide, "ARMED UNTIL") || !strings.Contains(wide, "PROVIDER") {
+		t.Errorf("on a terminal:\n%s\nin a pipe:\n%s", wide, piped)
+	}
 	message := driver.MessageID(driver.EventKey("gh", id), 0, "a-route-with-a-long-name")
 	for _, c := range []struct {
 		args []string

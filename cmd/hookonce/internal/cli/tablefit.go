@@ -43,6 +43,7 @@ func (t *columns) fit(widths []int, width int) (left []string) {
 		}
 		i := slices.Index(names, step.column)
 		switch {
+		case i < 0: // it has no value
 		case step.to == brief:
 			t.shorten(i)
 			complete[i] = t.widths()[i]
@@ -63,6 +64,9 @@ func (t *columns) fit(widths []int, width int) (left []string) {
 	}
 	for _, step := range slices.Backward(t.narrow) { // gives the rest back, to the most important first
 		i := slices.Index(names, step.column)
+		if i < 0 {
+			continue
+		}
 		if more := min(complete[i]-widths[i], width-total); widths[i] > 0 && more > 0 {
 			total += more
 			widths[i] += more
