@@ -53,13 +53,20 @@ func copied(r *providers.Request) *providers.Request {
 	return &c
 }
 
+// derSequence begins an ECDSA signature in DER and base64. Its middle holds a length, which some SDKs ignore.
+const derSequence = "ME"
+
 // headerChanges changes one byte of each header of signedHeaders.
 func (g *guard) headerChanges(r *providers.Request) []change {
 	names := g.signedHeaders(r)
 	list := make([]change, 0, len(names))
 	for _, name := range names {
-		changed := copied(r)
-		changed.Header[name] = changeByte(r.Header[name], middle(r.Header[name]))
+		changed, value := copied(r), r.Header[name]
+		at := middle(value)
+		if strings.HasPrefix(value, derSequence) {
+			at = middle(value[:len(value)/2])
+		}
+		changed.Header[name] = changeByte(value, at)
 		list = append(list, change{"header", name, changed})
 	}
 	return list
