@@ -163,9 +163,14 @@ func (s *Server) makeFolder(base, prefix string) error {
 		if s.folder, err = os.MkdirTemp(base, prefix); err != nil {
 			return err
 		}
-		if s.unlock, err = lockFile(filepath.Join(s.folder, "lock"), lockExclusive|lockNow); err == nil {
+		lock := filepath.Join(s.folder, "lock")
+		if s.unlock, err = lockFile(lock, lockExclusive|lockNow); err != nil {
+			continue
+		}
+		if _, err = os.Stat(lock); err == nil {
 			break
 		}
+		s.unlock() // it was removed after it was opened here
 	}
 	if err != nil {
 		return err
