@@ -44,6 +44,14 @@ func (h *handler) sources() []string {
 	return names
 }
 
+func (h *handler) destinations() []string {
+	var names []string
+	for _, d := range h.engine.Operator().Destinations() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // list answers with the page that the parameters of r select.
 func list[Filter, Page, Shape any](
 	h *handling, w http.ResponseWriter, r *http.Request,

@@ -182,9 +182,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 		content.Replay = h.newReplayPlan(r, found)
 		if !detail.BodyPruned && h.engine != nil {
 			content.Reroute, content.Astray = true, h.entryLink(runbook.WrongDestination)
-			for _, d := range h.engine.Operator().Destinations() {
-				content.SendTo = append(content.SendTo, d.Name)
-			}
+			content.SendTo = h.destinations()
 		}
 		content.Redact = !detail.BodyPruned && detail.State != driver.StatePending && detail.State != driver.StateRunning
 		content.Form, content.Undo = h.newForm(r), h.newUndoBox(r)

@@ -53,11 +53,7 @@ func (h *handling) showEventsPage(w http.ResponseWriter, r *http.Request) {
 		l.searchedUntil(Time(found.SearchedUntil))
 		l.addExports()
 		content.Form = h.newForm(r)
-		for _, name := range []string{"source", "type", "destination", "state", "note", "id", "q", "since", "until", "tz"} {
-			if v := values.Get(name); v != "" {
-				content.Matched = append(content.Matched, formField{Name: name, Value: v})
-			}
-		}
+		content.Matched = fieldsSet(values, "source", "type", "destination", "state", "note", "id", "q", "since", "until", "tz")
 		if len(content.Rows) == 0 && l.Searched == "" {
 			l.Empty = h.noEvents(r, l)
 		}
@@ -87,11 +83,7 @@ func (l *listPage) eventFields(h *handling) {
 	l.field("source", "Source", "", h.sources()...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("state", "State", "", driver.EventStates()...)
-	var destinations []string
-	for _, d := range h.engine.Operator().Destinations() {
-		destinations = append(destinations, d.Name)
-	}
-	l.field("destination", "Destination", "", destinations...)
+	l.field("destination", "Destination", "", h.destinations()...)
 	l.field("id", "Event id", "evt_1")
 	l.field("q", "Text in id, type or body", "")
 	l.field("note", "Note", driver.NoteNoRoute)

@@ -68,11 +68,7 @@ func (h *handling) showLettersPage(w http.ResponseWriter, r *http.Request) {
 			content.Groups = h.groupsFor(r, l)
 		}
 	}
-	for _, name := range letterParameters[:10] {
-		if v := values.Get(name); v != "" {
-			content.Matched = append(content.Matched, formField{Name: name, Value: v})
-		}
-	}
+	content.Matched = fieldsSet(values, letterParameters[:10]...)
 	var about []runbook.Entry
 	if len(content.Rows) > 0 {
 		about = []runbook.Entry{runbook.DeadLetters}
@@ -92,12 +88,8 @@ func liveUnless(ticked bool, status int, l *listPage) *live {
 }
 
 func (l *listPage) letterFields(h *handling) {
-	var destinations []string
-	for _, d := range h.engine.Operator().Destinations() {
-		destinations = append(destinations, d.Name)
-	}
 	l.field("source", "Source", "", h.sources()...)
-	l.field("destination", "Destination", "", destinations...)
+	l.field("destination", "Destination", "", h.destinations()...)
 	l.field("type", "Type", "invoice.paid")
 	l.field("id", "Event id", "evt_1")
 	l.field("message_id", "Message id", "msg_1")

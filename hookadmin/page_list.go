@@ -43,6 +43,17 @@ type formField struct {
 	Wrong              bool   // the fault is here
 }
 
+// fieldsSet returns the named values that are set, in the order of the names.
+func fieldsSet(values url.Values, names ...string) []formField {
+	var set []formField
+	for _, name := range names {
+		if v := values.Get(name); v != "" {
+			set = append(set, formField{Name: name, Value: v})
+		}
+	}
+	return set
+}
+
 // startList returns the part of the page at path that depends on its parameters alone.
 func startList(r *http.Request, values url.Values, path string, known []string) *listPage {
 	l := &listPage{path: path, Root: rootFrom(r.URL.EscapedPath()), values: values}

@@ -55,8 +55,8 @@ func (w *orderWorld) mustBeLowest(m *ordered, before []driver.ListedMessage) {
 	}
 }
 
-// mustMove fails if the messages of an object wait for their turn and nothing of it will ever wake them. An object of which a
-// gateway forgot to wake the next message may wait until a sweep.
+// mustMove fails if messages of an object wait for their turn and nothing will wake them. If a gateway was killed before it could
+// wake the next message, the object may wait until a sweep.
 func (w *orderWorld) mustMove() {
 	for object, all := range w.unfinished() {
 		parked, moves := "", w.asleep[object]
