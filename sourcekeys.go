@@ -75,7 +75,7 @@ func (s *source) checkKey(setting, text string, at place) {
 		at.faultHint(setting, "remove it, and set the public key", "this is a private key: the source needs the public one")
 	default:
 		if what := pasted.OtherKey(text, s.Provider); slip != "" {
-			at.warn(setting, "the secret %s, which counts as part of it", slip)
+			at.warn(setting, "the secret %s; it is used as it stands", slip)
 		} else if what != "" && !s.verifier.PublicKey() {
 			at.warn(setting, "the secret looks like %s, with which no sender signs", what)
 		}

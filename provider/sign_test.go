@@ -2,6 +2,7 @@ package provider
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -122,15 +123,16 @@ func testSigned(t *testing.T, scheme verify.Scheme) {
 			t.Errorf("%s is accepted as %q", name, value)
 		}
 	}
-	testEmptyElements(t, v, scheme, req, public)
+	testLists(t, v, scheme, req, public)
 }
 
-// testEmptyElements puts empty elements into the list of signatures, which RFC 9110, section 5.6.1, ignores.
-func testEmptyElements(t *testing.T, v *verify.Verifier, scheme verify.Scheme, req *verify.Request, key verify.Key) {
+// testLists puts empty elements and blanks into the list of signatures, which RFC 9110, section 5.6.1, ignores.
+func testLists(t *testing.T, v *verify.Verifier, scheme verify.Scheme, req *verify.Request, key verify.Key) {
 	t.Helper()
 	name, separator := scheme.Header, cmp.Or(scheme.Separator, ",")
 	good := req.Header.Get(name)
 	doubled := strings.ReplaceAll(good, separator, separator+separator+" "+separator)
+	blanks := strings.ReplaceAll(good, separator, " \t"+separator+"\t  ")
 	switch {
 	case scheme.Family == verify.FamilyStandardWebhooks || scheme.Format == verify.FormatGroups:
 		if separator = " "; name == "" {
@@ -139,11 +141,11 @@ func testEmptyElements(t *testing.T, v *verify.Verifier, scheme verify.Scheme, r
 		if good = req.Header.Get(name); good == "" {
 			name, good = "Svix-Signature", req.Header.Get("Svix-Signature")
 		}
-		doubled = good + "  " + good
+		doubled, blanks = good+"  "+good, "   "+good+"   "
 	case name == "" || scheme.Format != verify.FormatKV && scheme.Format != verify.FormatList:
 		return
 	}
-	for _, value := range []string{good + separator, separator + good, doubled} {
+	for _, value := range []string{good + separator, separator + good, doubled, blanks} {
 		spelled := *req
 		spelled.Header = req.Header.Clone()
 		spelled.Header.Set(name, value)
@@ -239,4 +241,45 @@ func parseExpr(t *testing.T, text string) *locate.Expr {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// TestLateAttempts verifies attempts with the time and the signature of the first one, until the provider's last retry.
+func TestLateAttempts(t *testing.T) {
+	t.Parallel()
+	checked := 0
+	for _, name := range Names() {
+		spec, err := Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, scheme := range spec.Schemes {
+			if spec.Retry.Signed != SignedOnce || scheme.Timestamp == nil || scheme.Weak != "" {
+				continue
+			}
+			scheme.Values = settings(&scheme)[0].of
+			v, err := verify.Compile(scheme)
+			if err != nil {
+				t.Fatal(err)
+			}
+			private, public := newKey(t, v)
+			req := sampleRequest(scheme)
+			if err := v.Sign(req, private); err != nil {
+				t.Fatal(err)
+			}
+			first := req.Now
+			for after, want := range map[time.Duration]error{
+				0: nil, time.Hour: nil, spec.Retry.Window / 2: nil, spec.Retry.Window: nil, spec.Retry.Window + time.Minute: nil,
+				scheme.Timestamp.Tolerance + time.Second: verify.ErrTooOld, 100 * spec.Retry.Window: verify.ErrTooOld,
+			} {
+				req.Now = first.Add(after)
+				if err := v.Verify(req, []verify.Key{public}); !errors.Is(err, want) {
+					t.Errorf("%s, scheme %s, after %v: %v, want %v", name, scheme.ID, after, err, want)
+				}
+			}
+			checked++
+		}
+	}
+	if checked < 3 {
+		t.Errorf("%d schemes were checked", checked)
+	}
 }

@@ -107,7 +107,7 @@ func (c *carrier) add(s *signed, text string) error {
 		return fmt.Errorf("%w: more than %d signatures", ErrMalformed, most)
 	}
 	list.seen++
-	text, ok := strings.CutPrefix(text, c.prefix)
+	text, ok := c.cutPrefix(text)
 	switch {
 	case !ok && !c.optional:
 		return nil
@@ -118,6 +118,16 @@ func (c *carrier) add(s *signed, text string) error {
 	}
 	list.n++
 	return nil
+}
+
+// cutPrefix cuts the prefix off text. In the header Authorization it is a scheme: its case does not matter, and further
+// spaces may follow (RFC 9110, sections 11.1 and 11.4).
+func (c *carrier) cutPrefix(text string) (rest string, found bool) {
+	n := len(c.prefix)
+	if strings.HasSuffix(c.prefix, " ") && slices.Contains(c.headers, basicHeader) && len(text) >= n && strings.EqualFold(text[:n], c.prefix) {
+		return strings.TrimLeft(text[n:], " "), true
+	}
+	return strings.CutPrefix(text, c.prefix)
 }
 
 func (c *carrier) where() string {

@@ -68,7 +68,9 @@ func TestBasicSpellings(t *testing.T) {
 	for value, want := range map[string]string{
 		"Basic dXNlcjphIHBhc3N3b3Jk":   "valid",
 		"Basic dXNlcjphIHBhc3N3b3J\nk": "malformed",
-		"Basic  dXNlcjphIHBhc3N3b3Jk":  "malformed",
+		"bASIC dXNlcjphIHBhc3N3b3Jk":   "valid",
+		"Basic  dXNlcjphIHBhc3N3b3Jk":  "valid",
+		"Basic\tdXNlcjphIHBhc3N3b3Jk":  "malformed",
 		"Basic dXNlcjphIHBhc3N3b3Jk ":  "malformed",
 		"Basic":                        "mismatch",
 		"dXNlcjphIHBhc3N3b3Jk":         "malformed",
@@ -80,6 +82,32 @@ func TestBasicSpellings(t *testing.T) {
 			want = "mismatch"
 		}
 		wantVerdict(t, v.Verify(req, keys), want)
+	}
+}
+
+// TestPrefixSpellings is TestSpellings for what stands before a token or a signature. Only in the header Authorization
+// are the case of a scheme and the number of spaces free.
+func TestPrefixSpellings(t *testing.T) {
+	t.Parallel()
+	for _, s := range []verify.Scheme{{Family: "token"}, {Family: "hmac"}, tokenScheme("HS256")} {
+		for _, place := range [][2]string{{"Authorization", " "}, {"Authorization", "="}, {"X-Sig", " "}} {
+			end, free := place[1], place == [2]string{"Authorization", " "}
+			s.Header, s.Prefix = place[0], "Bearer"+end
+			v := mustCompile(t, s)
+			keys := mustKeys(t, v, hmacSecret)
+			req := signedRequest(t, v, keys[0], "{}")
+			text := strings.TrimPrefix(req.Header.Get(s.Header), s.Prefix)
+			for spelled, valid := range map[string]bool{
+				"Bearer" + end + text: true, "bearer" + end + text: free, "BEARER" + end + text: free, "Bearer" + end + "  " + text: free,
+				"Bearer\t" + text: false, "Bearer" + text: false, text: false, "Token" + end + text: false, "Bearer" + end + "\t" + text: false,
+				"Bearer": false, "Bearer" + end: false, "Bearer" + end + "Bearer" + end + text: false,
+			} {
+				req.Header.Set(s.Header, spelled)
+				if err := v.Verify(req, keys); (err == nil) != valid {
+					t.Errorf("%s, %s, prefix %q: %q: %v", s.Family, s.Header, s.Prefix, spelled, err)
+				}
+			}
+		}
 	}
 }
 

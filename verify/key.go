@@ -115,7 +115,7 @@ func onlyZeros(key []byte) bool {
 }
 
 // htmlEntity is what wp_specialchars_decode of WordPress decodes with ENT_QUOTES.
-var htmlEntity = regexp.MustCompile(`&(?:quot|lt|gt|amp|#0*(?:34|39|60|62|38)|#[xX]0*(?:22|27|3[cCeE]|26));`)
+var htmlEntity = regexp.MustCompile(`&(?:quot|lt|gt|amp|#0*(?:34|39|60|62|38)|#[xX]0*(?:22|27|26));`)
 
 func decodeSecret(encoding, secret string) ([]byte, error) {
 	switch encoding {

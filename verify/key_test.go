@@ -258,11 +258,13 @@ func TestHTMLSecrets(t *testing.T) {
 	v := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig", SecretEncoding: "html"})
 	raw := mustCompile(t, verify.Scheme{Family: "hmac", Header: "X-Sig"})
 	for secret, signs := range map[string]string{
-		"a-plain-secret-of-bytes":      "a-plain-secret-of-bytes",
-		"Tom &amp; Jerry &lt;3&gt;":    "Tom & Jerry <3>",
-		"&quot;it&#039;s&#x27;&#34;":   `"it's'"`,
-		"&amp;lt; once, not twice":     "&lt; once, not twice",
-		"&nbsp;&eacute; & others &amp": "&nbsp;&eacute; & others &amp",
+		"a-plain-secret-of-bytes":           "a-plain-secret-of-bytes",
+		"Tom &amp; Jerry &lt;3&gt;":         "Tom & Jerry <3>",
+		"&quot;it&#039;s&#x27;&#34;":        `"it's'"`,
+		"&amp;lt; once, not twice":          "&lt; once, not twice",
+		"&nbsp;&eacute; & others &amp":      "&nbsp;&eacute; & others &amp",
+		"&#60;&#0062;&#38;&#X0026;&#34;":    `<>&&"`,
+		"&#x3c;&#x3E;&AMP;&Lt;&apos; &amp;": "&#x3c;&#x3E;&AMP;&Lt;&apos; &",
 	} {
 		for _, with := range []string{secret, signs} {
 			req := signedRequest(t, raw, mustKeys(t, raw, with)[0], "{}")

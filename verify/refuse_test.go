@@ -3,6 +3,8 @@ package verify_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -97,6 +99,32 @@ func TestTimeInOtherPairs(t *testing.T) {
 		t.Run(value, func(t *testing.T) {
 			t.Parallel()
 			wantVerdict(t, v.Verify(req, mustKeys(t, v, hmacSecret)), want)
+		})
+	}
+}
+
+// TestPairsOfIDs changes a field in the format pairs.
+func TestPairsOfIDs(t *testing.T) {
+	t.Parallel()
+	v := mustCompile(t, verify.Scheme{
+		Family: "hmac", At: "form:sig", Format: "pairs", SignatureKeys: []string{"id"}, Content: "{form:payload}", Partial: "other fields",
+		Params: []verify.Param{{Name: "id", About: "our id"}}, Values: map[string]string{"id": "ours"},
+	})
+	keys := mustKeys(t, v, hmacSecret)
+	form, err := url.ParseQuery(string(signedRequest(t, v, keys[0], "payload=x").Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, wrong := form.Get("sig"), "ours|"+strings.Repeat("0", 64)
+	for value, want := range map[string]string{
+		pair: "valid", " " + pair + "\t": "valid", "other|00 & " + pair: "valid", pair + " &\tother|00": "valid", "&" + pair + "& &": "valid",
+		wrong + "&" + pair: "valid", wrong: "mismatch", "other|00": "missing", strings.Replace(pair, "ours", "ours ", 1): "missing",
+		strings.Replace(pair, "|", "| ", 1): "malformed", pair + "&x": "malformed", strings.Replace(pair, "|", "=", 1): "malformed",
+		strings.Repeat("&", 63) + pair: "valid", strings.Repeat("&", 64) + pair: "malformed",
+	} {
+		form.Set("sig", value)
+		t.Run(value, func(t *testing.T) {
+			wantVerdict(t, v.Verify(&verify.Request{Header: http.Header{}, Body: []byte(form.Encode()), Now: receivedAt}, keys), want)
 		})
 	}
 }

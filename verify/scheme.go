@@ -118,7 +118,7 @@ type Scheme struct {
 	// without items is malformed, because it carries no signature.
 	Each string `json:"each,omitempty"`
 	// Prefix stands before the encoded signature or token, such as "sha256=". With PrefixOptional
-	// it may be absent.
+	// it may be absent. If it ends with a space in the header Authorization, its case and further spaces do not matter.
 	Prefix         string `json:"prefix,omitempty"`
 	PrefixOptional bool   `json:"prefix_optional,omitempty"`
 	// Format is the form of the value. Empty elements of a list are ignored:

@@ -108,7 +108,7 @@ func (f basic) verify(req *Request, keys []Key) error {
 	if strings.ContainsAny(credentials, "\r\n") { // the decoder would skip line breaks
 		return fmt.Errorf("%w: header %s is not base64", ErrMalformed, basicHeader)
 	}
-	plain, err := base64.StdEncoding.Strict().DecodeString(credentials)
+	plain, err := base64.StdEncoding.Strict().DecodeString(strings.TrimLeft(credentials, " "))
 	if err != nil {
 		return fmt.Errorf("%w: header %s is not base64", ErrMalformed, basicHeader)
 	}

@@ -46,7 +46,8 @@ var (
 // MultipartField returns the value of a field of a body in multipart/form-data, and how often the name
 // occurs. A part with a file name is no field, but one of the same name counts.
 func MultipartField(body []byte, name string) (value string, found int, err error) {
-	r := multipart.NewReader(bytes.NewReader(Unmarked(body)), boundary(body))
+	// The reader takes an end behind any boundary for that of the form. With more lines a part without a name follows.
+	r := multipart.NewReader(io.MultiReader(bytes.NewReader(Unmarked(body)), strings.NewReader("\r\n\r\n")), boundary(body))
 	for parts := 0; ; parts++ {
 		part, err := r.NextRawPart()
 		switch {

@@ -17,6 +17,14 @@ var assignment = regexp.MustCompile(`^(?:(?i:export |set |\$env:)[A-Za-z_]\w*|[A
 // masked is what pages show in place of a secret.
 var masked = regexp.MustCompile(`[\x{2022}\x{25cf}]{2}|\*{4}`)
 
+// unfilled is what templates and names of vaults leave if nothing puts the secret in their place. Package config
+// refuses $NAME and ${NAME}.
+var unfilled = regexp.MustCompile(`^(?:\$\(.*\)|%[A-Z][A-Z0-9_]+%|\{\{.*\}\}|<[^<>]*>|\[YOUR[^]]*\]|` +
+	`(?:op|vault|secretref|ref\+\w+)://.*|arn:aws[a-z-]*:.*|projects/[^/]+/secrets/.*|ENC\[.*\]|@Microsoft\.KeyVault\(.*\))$`)
+
+// document is JSON, in which vaults keep secrets.
+var document = regexp.MustCompile(`^\{\s*"(?:[^"\\]|\\.)*"\s*:.*\}$`)
+
 // typographic are quotes, dashes and the ellipsis that word processors and chats put in place of those of ASCII.
 const typographic = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u2032\u2033\u2039\u203a\u00ab\u00b4\u00bb\uff02\uff07" +
 	"\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2026"
@@ -41,6 +49,14 @@ func Slip(secret string) string {
 		return "has more than one line: it holds a line break"
 	case len(unended) > 1 && first == last && strings.ContainsRune("\"'`", first):
 		return "has quotes around it"
+	case unfilled.MatchString(secret):
+		return "is a placeholder or the name of a secret: nothing has put the secret in its place"
+	case document.MatchString(secret) && !strings.Contains(secret, `"kty"`):
+		return "is a JSON document: take the secret out of it"
+	case strings.HasSuffix(secret, `\n`):
+		return "ends with the two characters \\n, which were meant as a line break"
+	case strings.HasPrefix(secret, "d2hzZWNf"):
+		return "is encoded in base64, as in a manifest of Kubernetes: decode it"
 	case masked.MatchString(secret):
 		return "is masked: copy the secret itself, not its picture on a page"
 	case strings.ContainsAny(secret, typographic):

@@ -36,7 +36,7 @@ func TestRealSecrets(t *testing.T) {
 		"elevenlabs":      {"wsec_0123456789abcdef"},
 		"basic":           {"user:password", "SECRET:password"},
 		"token":           {"Bearer 0123456789abcdef", "sk_live_0123456789abcdef"},
-		"github":          {"a passphrase: with = and ** inside", "KEY==", "ASIA and AKIA", "acct_1"},
+		"github":          {"a passphrase: with = and ** inside", "KEY==", "ASIA and AKIA", "acct_1", "$Pa55phrase", "<b", `\n\t`, "a <tag> inside", "{a}"},
 	} {
 		for _, secret := range secrets {
 			quiet(t, of, secret)

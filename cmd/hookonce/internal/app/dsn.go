@@ -126,6 +126,21 @@ func checkWritable(database string) error {
 	return nil
 }
 
+// checkRepeated refuses a parameter with several values: the driver takes the first, libpq the last.
+func checkRepeated(database string) error {
+	_, query, _ := strings.Cut(database, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil //nolint:nilerr // the driver refuses it
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if sessionSetting.MatchString(name) && len(slices.Compact(values[name])) > 1 {
+			return &Error{fmt.Errorf("its parameter %s has two values", name), "leave the one that is meant"}
+		}
+	}
+	return nil
+}
+
 // readKeywords applies the parameters that are libpq's alone, or drops them, and refuses those that the
 // server cannot know, all at once. The server judges the others. The error quotes no value.
 func readKeywords(cfg *pgxpool.Config) error {

@@ -67,7 +67,7 @@ func checkPostgresFiles(database string) error {
 }
 
 func parsePostgres(database string) (*pgxpool.Config, error) {
-	for _, check := range []func(string) error{checkSpelling, checkWritable, checkPostgresFiles} {
+	for _, check := range []func(string) error{checkSpelling, checkRepeated, checkWritable, checkPostgresFiles} {
 		if err := check(database); err != nil {
 			return nil, err
 		}

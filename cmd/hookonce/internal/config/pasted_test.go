@@ -77,6 +77,19 @@ func TestPastedSecrets(t *testing.T) {
 		"a token of Notion":             {"ntn_0123456789abcdef", "a key of an API"},
 		"a token of Mercado Pago":       {"APP_USR-0123456789abcdef", "a key of an API"},
 		"a secret for webhooks":         {"whsec_0123456789abcdef", ""},
+		"a variable of Windows":         {"%WEBHOOK_SECRET_OF_STRIPE%", "placeholder"},
+		"a template":                    {"{{ .Values.webhook.secret }}", "placeholder"},
+		"angle brackets":                {"<your-webhook-secret>", "placeholder"},
+		"a name of 1Password":           {"op://vault/stripe/webhook-secret", "placeholder"},
+		"a name of AWS":                 {"arn:aws:secretsmanager:eu-west-1:123456789012:secret:hook", "placeholder"},
+		"a name of Google":              {"projects/123456/secrets/hook/versions/1", "placeholder"},
+		"a value of SOPS":               {"ENC[AES256_GCM,data:abcdef,iv:x,tag:y,type:str]", "placeholder"},
+		"a document of a vault":         {`{"secret": "0123456789abcdef"}`, "JSON"},
+		"a line break that is text":     {`whsec_0123456789abcdef\n`, "line break"},
+		"base64 of a manifest":          {"d2hzZWNfMDEyMzQ1Njc4OWFiY2RlZg==", "base64"},
+		"a dollar and small letters":    {"$0123456789abcdef", ""},
+		"braces":                        {"{0123456789abcdef}", ""},
+		"a percent sign":                {"%0123456789abcdef", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -126,6 +139,7 @@ func TestPastedInAnEncoding(t *testing.T) {
 	for secret, want := range map[string]string{
 		`"whsec_MDEyMzQ1Njc4OWFiY2RlZg=="`: "it has quotes around it", "whsec_MDEyMzQ1Njc4\nOWFiY2RlZg==": "line break",
 		"\ufeffwhsec_MDEyMzQ1Njc4OWFiY2RlZg==": "byte order mark", "SECRET=whsec_MDEyMzQ1Njc4OWFiY2RlZg==": "name of a variable",
+		"$(pass MDEyMz)": "placeholder",
 	} {
 		got, ok := checkSecret(t, "standard-webhooks", "file:secret", secret)
 		if ok || !strings.Contains(got, "not base64") || !strings.Contains(got, want) || strings.Contains(got, "MDEyMz") {

@@ -373,10 +373,15 @@ func TestBodyIsTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := rig.OpenSQLite(t)
-	for document, body := range map[string]string{
-		"":       `{"state":"paid"}`,
-		"form:p": "p=%7B%22state%22%3A%22paid%22%7D",
-		"xml":    "<state>paid</state>",
+	for body, document := range map[string]string{
+		`{"state":"paid"}`:                                "",
+		"\ufeff" + `{"state":"paid"}`:                     "",
+		"\ufeff\r\n\t " + `{"state":"paid"}` + "\r\n":     "",
+		"p=%7B%22state%22%3A%22paid%22%7D":                "form:p",
+		"\ufeffp=%EF%BB%BF%7B%22state%22%3A%22paid%22%7D": "form:p",
+		"--b\r\nContent-Disposition: form-data; name=p\r\n\r\n\ufeff" + `{"state":"paid"}` + "\r\n--b--": "form:p",
+		"<state>paid</state>":       "xml",
+		"\ufeff<state>paid</state>": "xml",
 	} {
 		in, err := hookonce.NewEngine(store, &hookonce.Config{Sources: []hookonce.Source{{
 			Name: "lab", Provider: provider.None, Event: provider.EventRules{ID: "header:X-Id", Document: document},
@@ -391,7 +396,7 @@ func TestBodyIsTheDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := decide(d.Events[0]); !got || err != nil {
-			t.Errorf("%q: %v, %v", document, got, err)
+			t.Errorf("%q, %q: %v, %v", document, body, got, err)
 		}
 	}
 }
