@@ -34,6 +34,10 @@ var (
 	// too.
 	ErrAway = fmt.Errorf("%w: the connection was lost", ErrUnavailable)
 
+	// ErrRefused means that the database refused a statement for a reason that may lie in one row, such as a policy or a damaged
+	// page, or in all, such as a missing right. It matches ErrUnavailable too. Halves may succeed.
+	ErrRefused = fmt.Errorf("%w: it refused the statement", ErrUnavailable)
+
 	// ErrTimedOut means that the database ended a statement because it took too long, or that an
 	// operator cancelled it. It matches ErrUnavailable too. Smaller batches may succeed.
 	ErrTimedOut = fmt.Errorf("%w: the statement took too long or was cancelled", ErrUnavailable)
@@ -159,9 +163,9 @@ type redactedError struct{}
 func (redactedError) Error() string        { return "the payload was redacted" }
 func (redactedError) Is(target error) bool { return target == ErrBodyPruned }
 
-// FaultOfRows reports whether err is the fault of single rows of a statement and nothing was
+// FaultOfRows reports whether err is, or may be, the fault of single rows of a statement and nothing was
 // written. The statement may succeed for halves of its rows.
 func FaultOfRows(err error) bool {
 	return errors.Is(err, ErrBadRow) || errors.Is(err, ErrNotStored) || errors.Is(err, ErrLockTimeout) ||
-		errors.Is(err, ErrSerialization)
+		errors.Is(err, ErrSerialization) || errors.Is(err, ErrRefused)
 }

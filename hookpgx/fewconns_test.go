@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
@@ -50,6 +51,55 @@ func TestFewConnections(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLongHandlerOnTwoConnections has a handler that holds one of two connections. The listings of background
+// calls then wait. Messages are sent meanwhile, and the engine stays ready.
+func TestLongHandlerOnTwoConnections(t *testing.T) {
+	t.Parallel()
+	store := openFew(t, 2, false)
+	sending, handling := github, github
+	handling.Name = "handled"
+	var sent atomic.Int64
+	begun, release := make(chan struct{}), make(chan struct{})
+	cfg := &hookonce.Config{
+		Sources: []hookonce.Source{sending, handling}, Logger: slog.New(slog.DiscardHandler),
+		Destinations: []hookonce.Destination{{Name: "app", Sender: hookonce.SenderFunc(func(context.Context, *hookonce.Outgoing) error {
+			sent.Add(1)
+			return nil
+		})}},
+		Routes: []hookonce.Route{{Name: "all", Sources: []string{sending.Name}, To: "app"}},
+	}
+	mux := &hookpgx.Mux{}
+	hookonce.Handle(mux, handling.Name, "*", func(ctx context.Context, tx pgx.Tx, _ *hookonce.Event) error {
+		_, err := tx.Exec(ctx, "SELECT 1")
+		close(begun)
+		<-release
+		return err
+	})
+	in, err := hookonce.New(store, mux, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued := newClaim("held")
+	queued.Source, queued.Key, queued.Work = handling.Name, driver.EventKey(handling.Name, "held"), driver.WorkQueued
+	if _, err := store.Claim(t.Context(), claimOf(queued)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- in.Run(ctx) }()
+	eventually.Receive(t, "the handler begins", begun)
+	good := deliverAll(t, in.Engine, 100)
+	if good < 97 {
+		t.Errorf("%d of 100 deliveries were answered 200", good)
+	}
+	eventually.True(t, "all messages are sent beside the handler", func() bool { return sent.Load() >= good })
+	close(release)
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

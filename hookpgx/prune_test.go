@@ -26,6 +26,48 @@ func TestPruneAgainstClaims(t *testing.T) {
 	}
 }
 
+// TestPrunePastRefusals has a trigger that refuses to remove the rows of one event, by codes that say nothing of a row. All
+// others are removed. If the trigger refuses each event, the walk ends soon.
+func TestPrunePastRefusals(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"UX001", "42501", "53400", "57014", "55P03", "XX001"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, nil)
+			var all []driver.Claim
+			for i := range 50 {
+				all = append(all, newClaim(fmt.Sprint("evt_", i)))
+			}
+			if _, err := w.Claim(t.Context(), claimOf(sortedClaims(all...)...)); err != nil {
+				t.Fatal(err)
+			}
+			w.exec(t, `CREATE SEQUENCE {schema}.refusals`) // no rollback undoes its count
+			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
+				CREATE TRIGGER refuse BEFORE DELETE ON {schema}.event FOR EACH ROW WHEN (OLD.event_id = 'evt_3') EXECUTE FUNCTION {schema}.refuse()`)
+			p := &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour)}
+			if got, err := w.Prune(t.Context(), p); err == nil || got.Events != 49 {
+				t.Errorf("Prune: %+v, error %v; want 49 removed, and the refusal", got, err)
+			}
+			w.mustClaim(t, false, all[3])
+			var again []driver.Claim
+			for i := range 200 {
+				again = append(again, newClaim(fmt.Sprint("more_", i)))
+			}
+			if _, err := w.Claim(t.Context(), claimOf(sortedClaims(again...)...)); err != nil {
+				t.Fatal(err)
+			}
+			w.exec(t, `CREATE TRIGGER refuse_all BEFORE DELETE ON {schema}.event FOR EACH ROW EXECUTE FUNCTION {schema}.refuse(); SELECT setval('{schema}.refusals', 1)`)
+			if got, err := w.Prune(t.Context(), p); err == nil || got.Events != 0 {
+				t.Errorf("Prune while the trigger refuses all: %+v, error %v", got, err)
+			}
+			if n := w.number(t, "SELECT last_value FROM {schema}.refusals"); n > 60 {
+				t.Errorf("the trigger refused %d times", n)
+			}
+		})
+	}
+}
+
 func pruneAgainstClaims(t *testing.T, guard driver.BodyGuard) {
 	w := open(t, nil)
 	stores := []*world{w, w.second(t)}

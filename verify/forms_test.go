@@ -85,7 +85,7 @@ func TestBasicSpellings(t *testing.T) {
 	}
 }
 
-// TestPrefixSpellings is TestSpellings for what stands before a token or a signature. Only in the header Authorization
+// TestPrefixSpellings is TestSpellings for the text before a token or a signature. Only in the header Authorization
 // are the case of a scheme and the number of spaces free.
 func TestPrefixSpellings(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,9 @@ import (
 // enoughToLook is the smallest number of claims that is worth a look-up of known events.
 const enoughToLook = 2
 
+// maxRefused is how many refusals of single claims end the search for those at fault, because they may concern all.
+const maxRefused = 8
+
 // batch holds the claims of the units of one flush, sorted by key, with copies of one event
 // coalesced.
 type batch struct {
@@ -24,6 +27,7 @@ type batch struct {
 	mostlyKnown bool // most entries are expected to be duplicates
 	timedOut    int  // size of the smallest statement that timed out; 0 if none did
 	failed      bool // a statement failed
+	refused     int  // entries that the database refused alone for a reason that may concern all
 	allowUnsafe []string
 	reserved    []reserved
 	observe     func(size int, took time.Duration, err error)
@@ -112,7 +116,7 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 		for i, e := range entries {
 			e.result = resultOf(&results[i])
 		}
-	case len(entries) > 1 && ctx.Err() == nil && driver.FaultOfRows(err):
+	case len(entries) > 1 && ctx.Err() == nil && driver.FaultOfRows(err) && b.refused < maxRefused:
 		half := len(entries) / 2
 		b.claim(ctx, store, entries[:half], b.nextLockWait())
 		b.claim(ctx, store, entries[half:], b.nextLockWait())
@@ -125,6 +129,9 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 			}
 		}
 	default:
+		if errors.Is(err, driver.ErrRefused) {
+			b.refused++
+		}
 		for _, e := range entries {
 			e.result.Err = err
 		}

@@ -22,7 +22,7 @@ var masked = regexp.MustCompile(`[\x{2022}\x{25cf}]{2}|\*{4}`)
 var unfilled = regexp.MustCompile(`^(?:\$\(.*\)|%[A-Z][A-Z0-9_]+%|\{\{.*\}\}|<[^<>]*>|\[YOUR[^]]*\]|` +
 	`(?:op|vault|secretref|ref\+\w+)://.*|arn:aws[a-z-]*:.*|projects/[^/]+/secrets/.*|ENC\[.*\]|@Microsoft\.KeyVault\(.*\))$`)
 
-// document is JSON, in which vaults keep secrets.
+// document is JSON, as vaults keep secrets.
 var document = regexp.MustCompile(`^\{\s*"(?:[^"\\]|\\.)*"\s*:.*\}$`)
 
 // typographic are quotes, dashes and the ellipsis that word processors and chats put in place of those of ASCII.

@@ -201,7 +201,7 @@ func (r *Run) failureAtCommit(err error) error {
 func (r *Run) failureOfRecord(err error) error {
 	return r.failed(err, func(code string) error {
 		class := classOf(code, driver.ErrUnavailable)
-		if class == driver.ErrUnavailable && code != "" { //nolint:errorlint // its kinds have reasons of their own
+		if isUnexplained(class) && code != "" {
 			return driver.ErrBadRow
 		}
 		return class

@@ -26,7 +26,7 @@ func rowFailed(db DB, op string, err error) error {
 	}
 	switch code := SQLState(err); {
 	case code == "", code == codeReadOnly, code == codeCompletionUnknown, code == codeNotSupported, overwhelmed(code),
-		classOf(code, nil) != driver.ErrUnavailable: //nolint:errorlint // its kinds have reasons of their own
+		!isUnexplained(classOf(code, nil)):
 		return writeFailed(db, op, err)
 	}
 	return fmt.Errorf("%s: %w: %w", op, driver.ErrBadRow, err)
@@ -85,6 +85,7 @@ const (
 	codeNoRights        = "42501"
 	codeDamaged         = "XX001" // a row
 	codeIndexDamaged    = "XX002"
+	codeInternal        = "XX000"
 
 	classRollback  = "40"
 	classResources = "53"   // out of disk, memory or connections
@@ -124,8 +125,43 @@ func classOf(code string, unknown error) error {
 		// Either one row is too large for an index, or a whole batch for one array. Halving the
 		// batch answers both.
 		return driver.ErrBadRow
+	case isForeign(code):
+		return driver.ErrBadRow
+	case isOfServer(code):
+		return driver.ErrUnavailable
 	}
-	// Out of disk or connections (53), read-only (25006), and the rest: the server said that nothing
-	// happened, and no row is at fault.
-	return driver.ErrUnavailable
+	return driver.ErrRefused
+}
+
+// isOfServer reports whether code says that the server or the session is the reason, and no row: out of disk or connections
+// (53), read-only (25006), without a feature (0A000) and their like.
+func isOfServer(code string) bool {
+	if len(code) != len(codeDiskFull) || code == codeInternal {
+		return true
+	}
+	switch code[:2] {
+	case "08", "0A", "25", "28", "55", "57", classSystem, "72", "HV":
+		return true
+	case classResources:
+		return code != codeConfiguredLimit
+	}
+	return false
+}
+
+// isUnexplained reports whether a class of classOf leaves open what refused a statement.
+func isUnexplained(class error) bool {
+	return class == driver.ErrUnavailable || class == driver.ErrRefused //nolint:errorlint // their other kinds have reasons of their own
+}
+
+// isForeign reports whether code is neither one of the SQL standard nor one of PostgreSQL: a trigger of the database's owner
+// raised it.
+func isForeign(code string) bool {
+	if len(code) != len(codeDiskFull) || code[0] < '5' || code[0] > '9' && code[0] < 'I' {
+		return false
+	}
+	switch code[:2] {
+	case classResources, classLimit, "55", "57", classSystem, "72", classRaised, "XX":
+		return false
+	}
+	return true
 }

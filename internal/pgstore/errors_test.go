@@ -47,7 +47,15 @@ func TestFailureClasses(t *testing.T) {
 		{Refused, serverError("53100"), driver.ErrUnavailable, driver.ErrUnavailable}, // disk full
 		{Refused, serverError("53300"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{Refused, serverError("25006"), driver.ErrUnavailable, driver.ErrUnavailable}, // read-only
-		{Refused, serverError("42501"), driver.ErrUnavailable, driver.ErrUnavailable}, // permission denied
+		{Refused, serverError("42501"), driver.ErrRefused, driver.ErrRefused},         // permission denied, or a policy
+		{Refused, serverError("XX001"), driver.ErrRefused, driver.ErrRefused},         // a damaged row
+		{Refused, serverError("53400"), driver.ErrRefused, driver.ErrRefused},         // a limit of a setting
+		{Refused, serverError("44000"), driver.ErrRefused, driver.ErrRefused},         // a view's check option
+		{Refused, serverError("UX001"), driver.ErrBadRow, driver.ErrBadRow},           // of somebody's trigger
+		{Refused, serverError("99001"), driver.ErrBadRow, driver.ErrBadRow},           // the same
+		{Refused, serverError("HV000"), driver.ErrUnavailable, driver.ErrUnavailable}, // a foreign table
+		{Refused, serverError("57P05"), driver.ErrUnavailable, driver.ErrUnavailable},
+		{Refused, serverError("72000"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{Refused, serverError("XX000"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{Refused, errors.New("commit turned into rollback"), driver.ErrUnavailable, driver.ErrUnavailable},
 		{NotSent, io.EOF, driver.ErrUnavailable, driver.ErrUnavailable},
@@ -75,7 +83,7 @@ func wantClass(t *testing.T, got, want, cause error) {
 	}
 	for _, sentinel := range []error{
 		driver.ErrBadRow, driver.ErrLockTimeout, driver.ErrSerialization, driver.ErrUnavailable,
-		driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema,
+		driver.ErrCommitUnknown, driver.ErrNotFound, driver.ErrSchema, driver.ErrRefused,
 	} {
 		if errors.Is(got, sentinel) != errors.Is(want, sentinel) {
 			t.Errorf("%v: matches %q: %v, want only %q", got, sentinel, errors.Is(got, sentinel), want)

@@ -162,7 +162,8 @@ func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool
 // walk removes the removable events of a walk. It has looked at all events before the time that it returns.
 func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
-	single := 0 // chunks of one event, after a refusal
+	single := 0  // chunks of one event, after a refusal
+	refused := 0 // events in a row
 	for w.From.Before(w.Before) {
 		began, size := time.Now(), r.pace.Size()
 		if single > 0 {
@@ -170,12 +171,15 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		}
 		done, err := r.chunk(ctx, bodies, w, from, size)
 		switch {
-		case errors.Is(err, driver.ErrBadRow) && size > 1:
+		case mayBeOfRow(err) && size > 1:
 			single = size
 			continue
-		case errors.Is(err, driver.ErrBadRow):
+		case mayBeOfRow(err) && refused < maxPassedOver:
+			refused++
 			r.refusal = err
 			done, err = r.passOver(ctx, bodies, w, from)
+		case err == nil && done.removed > 0:
+			refused = 0
 		}
 		if err != nil {
 			return from.at, err
@@ -191,6 +195,14 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		}
 	}
 	return w.Before, nil
+}
+
+// maxPassedOver is how many events in a row a walk passes over before it takes the database for the reason.
+const maxPassedOver = 20
+
+// mayBeOfRow reports whether one row may be why a statement failed: it is refused, or its trigger takes too long.
+func mayBeOfRow(err error) bool {
+	return errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrTimedOut) || errors.Is(err, driver.ErrLockTimeout)
 }
 
 // passOver goes on behind the next event. It may be one before the event that the database refused to remove; that one is
@@ -256,7 +268,7 @@ func (r *prunePass) all(ctx context.Context, op, sql string, args ...any) (total
 		gone, err := r.some(ctx, op, sql, args)
 		total += gone
 		switch {
-		case errors.Is(err, driver.ErrBadRow):
+		case mayBeOfRow(err):
 			r.refusal = after(err, total)
 			return total, nil
 		case err != nil || gone < int64(size):

@@ -63,7 +63,7 @@ func http2Server(t *testing.T, settings []byte, answer func(request int64, strea
 	return s, conns, requests
 }
 
-// An attempt dials and sends at most twice, whatever an HTTP/2 server answers.
+// An attempt dials and sends at most twice. No answer of an HTTP/2 server changes that.
 func TestHTTP2RepeatsOnce(t *testing.T) {
 	t.Parallel()
 	goAway := func(int64, uint32) []byte { return frame(frameGoAway, 0, 0, make([]byte, 8)...) }

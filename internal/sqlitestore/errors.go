@@ -66,6 +66,7 @@ func (s *Store) failed(ctx context.Context, op string, err error) error {
 		if schemaErr := s.checkSchema(ctx); schemaErr != nil {
 			return fmt.Errorf("%s: %w", op, schemaErr)
 		}
+		class = driver.ErrRefused // by a trigger of its owner: a function that it calls on a row fails, such as json_extract
 	}
 	return fmt.Errorf("%s: %w: %w", op, class, err)
 }
@@ -81,6 +82,15 @@ func isClassified(err error) bool {
 		}
 	}
 	return false
+}
+
+// isOfRow reports whether one row may be why a statement failed.
+func isOfRow(err error) bool {
+	switch resultCode(err) {
+	case codeConstraint, codeTooBig, codeMismatch, codeError:
+		return true
+	}
+	return errors.Is(err, driver.ErrBadRow)
 }
 
 // commitError classifies the error of a COMMIT. Three are certain.

@@ -268,7 +268,7 @@ func (s *Store) FileInlineFailures(ctx context.Context, p *driver.FileFailuresPa
 			return err
 		})
 		switch {
-		case errors.Is(err, driver.ErrNotStored), errors.Is(err, driver.ErrBadRow):
+		case errors.Is(err, driver.ErrNotStored), isOfRow(err):
 			dropped = err
 		case err != nil:
 			return filed, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -115,7 +114,7 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 		m := &due[i]
 		buried := m.Attempt >= p.MaxAttempts || m.Token == math.MaxInt64
 		if err := t.leaseOne(m, buried, until); err != nil {
-			if err = t.store.failed(ctx, "leasing a message", err); !errors.Is(err, driver.ErrBadRow) {
+			if err = t.store.failed(ctx, "leasing a message", err); !isOfRow(err) {
 				return driver.Leased{}, err
 			}
 			// Only this statement was undone.

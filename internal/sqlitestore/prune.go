@@ -131,7 +131,10 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		text = run.state.Text()
 	}
 	run.result.Further = err != nil && text != turn.state
-	return &run.result, errors.Join(err, run.refusal, s.endTurn(ctx, turn, text))
+	if err == nil { // an error that ends the pass says enough
+		err = run.refusal
+	}
+	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
 }
 
 func (r *pruner) steps(ctx context.Context, all ...func(context.Context) error) error {
@@ -275,7 +278,7 @@ func (r *pruner) remove(ctx context.Context, seen []victim, one func(*writeTx, *
 		past = past[len(some):]
 		began := time.Now()
 		removed, held, err := r.removeSome(ctx, some, one, inOrder)
-		if errors.Is(err, driver.ErrBadRow) {
+		if isOfRow(err) {
 			removed, held, err = r.removeSome(ctx, some, one, passOver)
 		}
 		if err != nil {
@@ -378,6 +381,10 @@ func (r *pruner) repeat(ctx context.Context, total *int64, query string, args ..
 			removed, err = t.exec(query, args...)
 			return err
 		})
+		if isOfRow(err) {
+			r.refusal = err
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -1,5 +1,11 @@
 package sqlitestore
 
+import (
+	"fmt"
+
+	"github.com/hookonce/hookonce/driver"
+)
+
 // eachRow does something for each of some rows, in a transaction. It returns the rows that are done, and the refusal of
 // one that the database refused to change.
 type eachRow[T any] func(t *writeTx, rows []T, do func(*T) error) (done []T, refusal, err error)
@@ -21,7 +27,7 @@ func passOver[T any](t *writeTx, rows []T, do func(*T) error) (done []T, refusal
 		switch err := t.whole(func() error { return do(&rows[i]) }); {
 		case err == nil:
 			done = append(done, rows[i])
-		case resultCode(err) != codeConstraint:
+		case !isOfRow(err):
 			return nil, nil, err
 		default:
 			refusal = err
@@ -38,11 +44,16 @@ func (t *writeTx) whole(do func() error) error {
 	err := do()
 	if err != nil {
 		if _, ended := t.exec(`ROLLBACK TO hookonce_row`); ended != nil {
-			return ended // a trigger has ended the transaction
+			return endedError(ended)
 		}
 	}
 	if _, ended := t.exec(`RELEASE hookonce_row`); ended != nil {
-		return ended
+		return endedError(ended)
 	}
 	return err
+}
+
+// endedError says that a trigger has ended the transaction. It has no result code: no row can be passed over then.
+func endedError(err error) error {
+	return fmt.Errorf("%w: a trigger has ended the transaction: %v", driver.ErrUnavailable, err)
 }

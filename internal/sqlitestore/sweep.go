@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"math"
 	"time"
 
@@ -56,7 +55,7 @@ func (s *Store) SweepRuns(ctx context.Context, p *driver.SweepRunsParams) ([]dri
 		return nil, err
 	}
 	lost, err := s.sweep(ctx, op, p, inOrder)
-	if errors.Is(err, driver.ErrBadRow) {
+	if isOfRow(err) {
 		lost, err = s.sweep(ctx, op, p, passOver)
 	}
 	return lost, err

@@ -116,7 +116,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
 	err := s.mark(ctx, p, r, budget, inOrder)
-	if errors.Is(err, driver.ErrBadRow) {
+	if isOfRow(err) {
 		err = s.mark(ctx, p, r, budget, passOver)
 	}
 	switch {

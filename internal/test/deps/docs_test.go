@@ -60,6 +60,23 @@ func TestLinksOfPages(t *testing.T) {
 	}
 }
 
+// The versions of PostgreSQL that pages name are those that the night tests.
+func TestVersionsOfPostgreSQL(t *testing.T) {
+	t.Parallel()
+	_, list, _ := strings.Cut(readRoot(t, ".ci/nightly"), "for major in ")
+	list, _, _ = strings.Cut(list, ";")
+	majors := strings.Fields(list)
+	if len(majors) < 2 {
+		t.Fatal("the script of the night names no versions")
+	}
+	want := majors[0] + " to " + majors[len(majors)-1]
+	for _, name := range []string{"SUPPORT.md", "README.md", "docs/deploying.md"} {
+		if !strings.Contains(readRoot(t, name), want) {
+			t.Errorf("%s does not name the versions %s that the night tests", name, want)
+		}
+	}
+}
+
 func TestLengthOfDocs(t *testing.T) {
 	t.Parallel()
 	for _, f := range files(t, isDoc) {

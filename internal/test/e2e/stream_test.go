@@ -74,7 +74,7 @@ func (v *viewer) next(within time.Duration) (streamRow, bool) {
 	}
 }
 
-// TestStreamShowsItsFirstSecond: a viewer at a gateway that nobody watched sees what happens right after it was opened, at that
+// TestStreamShowsItsFirstSecond: a first viewer at a gateway sees what happens right after it was opened, at that
 // gateway and at another one that cannot know of it yet.
 func TestStreamShowsItsFirstSecond(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -57,6 +58,35 @@ func TestDoneMarkRefused(t *testing.T) {
 			// Each event in a batch and alone, and the refused one alone for each attempt and each look whether it is the reason.
 			if got := calls.Load(); got > 3*n {
 				t.Errorf("handlers were called %d times for %d events", got, n)
+			}
+		})
+	}
+}
+
+// The server refuses one event of a delivery with many, by a code of its owner's own or one that may concern all. The others
+// are durable.
+func TestRefusedEventOfMany(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]int{"UX001": 200, "42501": 503, "53400": 503, "XX001": 503} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			l := onPGX(t)
+			refusal, _ := storetest.RefuseRow("event", driver.EventKey("gh", "3"))
+			l.exec(t, strings.Replace(refusal.Begin, "'not this one'", "'not this one' USING ERRCODE = '"+code+"'", 1))
+			in := newEngine(t, l.db, items)
+			const n = 40
+			var body strings.Builder
+			for i := range n {
+				fmt.Fprintf(&body, `,{"id":%d}`, i)
+			}
+			w := answered(in, delivery("batch", `{"items":[`+body.String()[1:]+`]}`))
+			if w.Code != want {
+				t.Errorf("answer %d %s, want %d", w.Code, w.Body, want)
+			}
+			for i := range n {
+				if _, err := l.db.Event(t.Context(), "gh", fmt.Sprint(i)); (err == nil) != (i != 3) {
+					t.Errorf("event %d: the error is %v", i, err)
+				}
 			}
 		})
 	}

@@ -57,6 +57,8 @@ func TestPlans(t *testing.T) {
 			s.reads(t, analyzed, 10, "SELECT hookonce.take('shop', 10)")
 		}
 		s.reads(t, analyzed, 100, "SELECT hookonce.take('shop', 100)")
+		s.reads(t, analyzed, 10, "SELECT hookonce.take('shop', 10, ARRAY['th*', 'other'])")
+		s.readsDueOnce(t, "SELECT hookonce.take('shop', 10, ARRAY['refund', 'refund.*'])")
 		s.reads(t, analyzed, 0, "SELECT hookonce.take('nobody', 100)")
 		s.reads(t, analyzed, 1, "SELECT hookonce.fail('shop', 'known', 'x')")
 		s.reads(t, analyzed, 1, "SELECT hookonce.enqueue('crm', 'x', source => 'shop', event_id => 'known')")
@@ -64,6 +66,30 @@ func TestPlans(t *testing.T) {
 		s.reads(t, analyzed, 50, `SELECT state, note, last_error FROM hookonce.event_overview
 			ORDER BY received_at DESC, key DESC LIMIT 50`)
 	}
+}
+
+// readsDueOnce checks that a statement that no due event fits reads each due event once, and locks none.
+func (s *session) readsDueOnce(t *testing.T, sql string) {
+	t.Helper()
+	s.run(t, "BEGIN")
+	before := s.rowsRead(t)
+	tag, err := s.Exec(t.Context(), s.w.text(sql))
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	const due, most = planDue + planTried, planDue + planTried + planBound
+	var free int
+	if err := s.w.connect(t).QueryRow(t.Context(), s.w.text(`SELECT count(*) FROM (
+		SELECT FROM hookonce.event_state WHERE source = 'shop' AND state = 0 FOR UPDATE SKIP LOCKED) s`)).Scan(&free); err != nil {
+		t.Fatal(err)
+	}
+	if free < due {
+		t.Errorf("%s: %d due events are not locked, want all %d", sql, free, due)
+	}
+	if read := s.rowsRead(t) - before; tag.RowsAffected() != 0 || read < due || read > most {
+		t.Errorf("%s: %d rows of %d read, want none of %d to %d", sql, tag.RowsAffected(), read, due, most)
+	}
+	s.run(t, "ROLLBACK")
 }
 
 // reads checks how many rows a statement returns, and that it reads few more.

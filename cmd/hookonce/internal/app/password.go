@@ -25,8 +25,11 @@ type credentials struct {
 	reading *credentialRead // guarded by mu; nil while nothing is read
 }
 
-// credentialRead is one reading, for all connections that wait for it.
+// credentialRead is one reading, for all connections that wait for it. Once none does, as at the end of the process, a
+// command is ended.
 type credentialRead struct {
+	end            context.CancelFunc
+	waits          int // connections; guarded by the mutex of credentials
 	done           chan struct{}
 	user, password string // valid once done is closed
 	err            error  // valid once done is closed
@@ -38,13 +41,17 @@ func (c *credentials) beforeConnect(ctx context.Context, conn *pgx.ConnConfig) e
 	r := c.reading
 	if r == nil {
 		r = &credentialRead{done: make(chan struct{}), user: conn.User, password: conn.Password}
+		var reading context.Context
+		reading, r.end = context.WithCancel(context.WithoutCancel(ctx))
 		c.reading = r
-		go c.run(r)
+		go c.run(reading, r)
 	}
+	r.waits++
 	c.mu.Unlock()
 	select {
 	case <-r.done:
 	case <-ctx.Done():
+		c.leave(r)
 		return context.Cause(ctx)
 	}
 	if r.err != nil {
@@ -54,16 +61,34 @@ func (c *credentials) beforeConnect(ctx context.Context, conn *pgx.ConnConfig) e
 	return nil
 }
 
-// run reads the credentials. A reading ends by itself, not with the connection that asked for it.
-func (c *credentials) run(r *credentialRead) {
-	r.err = c.read(r)
+// leave ends a reading that no other connection waits for.
+func (c *credentials) leave(r *credentialRead) {
+	c.mu.Lock()
+	r.waits--
+	last := r.waits == 0
+	if last && c.reading == r {
+		c.reading = nil
+	}
+	c.mu.Unlock()
+	if last {
+		r.end()
+		<-r.done // the process may end next
+	}
+}
+
+// run reads the credentials.
+func (c *credentials) run(ctx context.Context, r *credentialRead) {
+	defer r.end()
+	r.err = c.read(ctx, r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reading = nil
+	if c.reading == r {
+		c.reading = nil
+	}
 	close(r.done)
 }
 
-func (c *credentials) read(r *credentialRead) error {
+func (c *credentials) read(ctx context.Context, r *credentialRead) error {
 	database, source := c.settings.Database, &c.settings.DatabasePassword
 	if c.settings.DatabaseFile != "" {
 		text, err := readSecret(c.settings.DatabaseFile)
@@ -85,7 +110,7 @@ func (c *credentials) read(r *credentialRead) error {
 			return fmt.Errorf("the file of database_password: %w", err)
 		}
 	case len(source.Command) > 0:
-		if r.password, err = runPassword(source); err != nil {
+		if r.password, err = runPassword(ctx, source); err != nil {
 			return fmt.Errorf("the command of database_password: %w", err)
 		}
 	}
@@ -127,8 +152,8 @@ func secretOf(data []byte) (string, error) {
 
 // runPassword runs a command for a password, with the environment of the gateway. Neither its output nor its arguments are
 // told, because they may hold secrets. Processes that it started end with it.
-func runPassword(source *config.Password) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), source.Timeout)
+func runPassword(ctx context.Context, source *config.Password) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, source.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, source.Command[0], source.Command[1:]...)
 	var out bounded
@@ -143,6 +168,8 @@ func runPassword(source *config.Password) (string, error) {
 		return "", errors.New("a process that it started did not end")
 	case out.over:
 		return "", fmt.Errorf("it printed more than %d bytes", config.MaxSecretFile)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return "", errors.New("nothing waits for it any more")
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("it did not end within %s", source.Timeout)
 	case failed:

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -53,8 +54,10 @@ func TestPasswordChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer in.Drain()
+			ran := make(chan error, 1)
 			var accepted, n atomic.Int64
 			ctx, stop := context.WithCancel(t.Context())
+			go func() { ran <- in.Run(ctx) }()
 			var senders sync.WaitGroup
 			for range 8 {
 				senders.Go(func() {
@@ -77,6 +80,9 @@ func TestPasswordChanges(t *testing.T) {
 			}
 			stop()
 			senders.Wait()
+			if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Run: %v", err)
+			}
 		})
 	}
 }
@@ -161,12 +167,12 @@ func TestPasswordCommand(t *testing.T) {
 		"yes secret":                           "it printed more than 65536 bytes",
 		"sleep 1000 & echo $! > " + folder + "/child; wait": "it did not end within 1s",
 	} {
-		password, err := runPassword(&config.Password{Command: []string{"sh", "-c", script}, Timeout: time.Second})
+		password, err := runPassword(t.Context(), &config.Password{Command: []string{"sh", "-c", script}, Timeout: time.Second})
 		if want == "" && (password != "secret" || err != nil) || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %q, %v; want the error %q", script, password, err, want)
 		}
 	}
-	_, err := runPassword(&config.Password{Command: []string{folder + "/missing"}, Timeout: time.Second})
+	_, err := runPassword(t.Context(), &config.Password{Command: []string{folder + "/missing"}, Timeout: time.Second})
 	if err == nil || strings.Contains(err.Error(), folder) {
 		t.Errorf("a missing program: %v", err)
 	}
@@ -174,8 +180,40 @@ func TestPasswordCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually.True(t, "the child of the command ends", func() bool {
-		status, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", strings.TrimSpace(string(child))))
+	awaitEnd(t, string(child))
+}
+
+// awaitEnd waits until a process ends.
+func awaitEnd(t *testing.T, pid string) {
+	t.Helper()
+	eventually.True(t, "the process of a command ends", func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", strings.TrimSpace(pid)))
 		return err != nil || strings.Contains(string(status), ") Z ")
 	})
+}
+
+// TestPasswordCommandEndsWithTheGateway stops a gateway whose command hangs. The command ends with it, and so does the
+// process that it started.
+func TestPasswordCommandEndsWithTheGateway(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	text := "database: postgres://a@127.0.0.1:1/a\ndatabase_password: {command: [sh, -c, \"echo $$ > " + folder + "/shell; sleep 1000 & echo $! > " + folder + "/child; wait\"], timeout: 60s}"
+	r := serve(t, settings(t, text))
+	var pids [2]string
+	for i, name := range []string{"shell", "child"} {
+		eventually.True(t, "the command runs", func() bool {
+			pid, err := os.ReadFile(filepath.Join(folder, name))
+			pids[i] = string(pid)
+			return err == nil && strings.HasSuffix(pids[i], "\n")
+		})
+	}
+	stopped := time.Now()
+	r.cancel()
+	_ = r.wait(t)
+	for _, pid := range pids {
+		awaitEnd(t, pid)
+	}
+	if took := time.Since(stopped); took > 50*time.Second {
+		t.Errorf("the command ended by its own time-out, after %v", took)
+	}
 }
