@@ -227,8 +227,11 @@ func seenIn(u *claims.Unit, malformed int) []tell.Seen {
 	return all
 }
 
-// unordered returns how many messages of c lack the key or the version of their route's order.
+// unordered returns how many of c and its messages lack the key or the version of their order.
 func unordered(c *driver.Claim) (n int) {
+	if c.Unordered {
+		n++
+	}
 	for i := range c.Messages {
 		if c.Messages[i].Unordered {
 			n++

@@ -352,6 +352,8 @@ type Route struct {
 // Order is the order of a route: of each object it sends one message at a time, the lowest version first,
 // and none that is older than a sent one. Other objects never wait. While a message is retried, the later
 // ones about its object wait. It takes the place of the stale rules of the sources.
+//
+// It is also an option of Handle, and then says the same of the runs of a handler: one event of an object at a time.
 type Order struct {
 	// Key is the location of the object's id, and Version that of its version, as in a StaleRule. Without
 	// Version the order is that of the claims, and no message is stale. A message that lacks one of them is
@@ -359,6 +361,12 @@ type Order struct {
 	Key, Version string
 	// OnDead says whether the later messages about an object wait at a dead letter. Defaults to DeadHold.
 	OnDead DeadOrder
+}
+
+// handlerOrders are the orders of handlers.
+type handlerOrders struct {
+	bySource map[string][]*Order
+	of       func(source, eventType string) *Order // of the handler for an event; nil without one
 }
 
 // DeadOrder says what becomes of the messages behind a dead letter.

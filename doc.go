@@ -69,7 +69,7 @@
 //     verified request that is no readable event is in the quarantine.
 //   - Nothing forged gets in: a request that does not verify is neither parsed nor stored.
 //
-// Not promised are an order of events (see [StaleRule]); that a handler runs once, so effects outside its
+// Not promised are an order of events without an [Order]; that a handler runs once, so effects outside its
 // transaction belong in the outbox ([Outbox]) or carry a key ([Event.IdempotencyKey]); exactly one HTTP
 // request for each message; and anything past the dedupe window or on a database that loses commits, as
 // an asynchronous replica does after a failover.

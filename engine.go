@@ -31,7 +31,8 @@ type Engine struct {
 	store   driver.Store
 	log     *slog.Logger
 	handled []string // sources that have handlers
-	worker  worker   // nil for a gateway
+	orders  handlerOrders
+	worker  worker // nil for a gateway
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
@@ -83,7 +84,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 	own := cfg.withDefaults()
 	own.setWorkDefaults(limits)
 	handled := handlers.sources()
-	in, err := newEngine(db, own, handled, errors.Join(own.checkWork(limits, handled), checkHandlers(db, handled)))
+	in, err := newEngine(db, own, handled, mux.orders(), errors.Join(own.checkWork(limits, handled), checkHandlers(db, handled)))
 	if err != nil {
 		return nil, err
 	}
@@ -123,16 +124,16 @@ func NewEngine(store driver.Store, cfg *Config) (*Engine, error) {
 	if store == nil {
 		return nil, errNoStore
 	}
-	return newEngine(store, cfg.withDefaults(), nil, nil)
+	return newEngine(store, cfg.withDefaults(), nil, handlerOrders{}, nil)
 }
 
 var errNoStore = errors.New("hookonce: New needs a store")
 
 // newEngine returns an Engine for cfg, which has its defaults. handled are the sources that have
 // handlers. faults are joined with the faults of cfg.
-func newEngine(store driver.Store, cfg Config, handled []string, faults error) (*Engine, error) {
+func newEngine(store driver.Store, cfg Config, handled []string, orders handlerOrders, faults error) (*Engine, error) {
 	in := &Engine{
-		cfg: cfg, store: store, log: cfg.Logger, handled: handled,
+		cfg: cfg, store: store, log: cfg.Logger, handled: handled, orders: orders,
 		bodies:  wire.NewMemory(cfg.BodyBytes),
 		clients: newClients(&cfg),
 		fetcher: keyfetch.New(nil),
@@ -151,7 +152,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, faults error) (
 		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
 	}
 	found := cfg.check()
-	first := newSetup(&cfg, nil, &cfg, handled, in.learned, found)
+	first := newSetup(&cfg, nil, &cfg, handled, orders, in.learned, found)
 	if err := errors.Join(found.err(), faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
@@ -219,7 +220,7 @@ func (in *Engine) Reload(cfg *Config) error {
 	defer in.reloadMu.Unlock()
 	before := in.setup.Load()
 	found := &findings{}
-	after := newSetup(cfg, before, &in.cfg, in.handled, in.learned, found)
+	after := newSetup(cfg, before, &in.cfg, in.handled, in.orders, in.learned, found)
 	err := found.err()
 	var taken []string
 	if err == nil {

@@ -46,22 +46,37 @@ type Mux[T any] struct {
 
 // muxSource holds the handlers of one source.
 type muxSource[T any] struct {
-	exact    map[string]HandlerFunc[T]
+	exact    map[string]registered[T]
 	patterns []muxPattern[T] // the most specific first
+}
+
+// registered is a handler with its options.
+type registered[T any] struct {
+	handler HandlerFunc[T]
+	order   *Order // nil without it
 }
 
 type muxPattern[T any] struct {
 	text    string
 	pattern typePattern
-	handler HandlerFunc[T]
+	registered[T]
 }
+
+// HandleOption is an option of a handler: an Order.
+type HandleOption interface{ handleOption() }
+
+func (Order) handleOption() {}
 
 // Handle registers h for events of a source. In eventType a '*' stands for any text; "*" alone
 // matches every event, also one without a type. An exact type wins over a pattern, and a pattern
 // with more literal text over one with less. Handle panics on a nil mux, an empty source or type, a
 // nil handler, a second handler for the same source and type, and a mux that New has sealed: no
 // worker would take the events of a late handler.
-func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
+//
+// With an Order, h runs for one event of an object at a time, in any number of processes: the lowest version first. All
+// ordered handlers of a source share the objects. New refuses an Order with a wrong location, for an unknown source, and for
+// one with Source.Inline.
+func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T], options ...HandleOption) {
 	switch {
 	case mux == nil:
 		panic("hookonce: Handle needs a mux: &hookpgx.Mux{} or &hooksql.Mux{}")
@@ -77,20 +92,26 @@ func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T]) {
 	}
 	s := mux.sources[source]
 	if s == nil {
-		s = &muxSource[T]{exact: make(map[string]HandlerFunc[T])}
+		s = &muxSource[T]{exact: make(map[string]registered[T])}
 		mux.sources[source] = s
 	}
+	r := registered[T]{handler: h}
+	for _, option := range options {
+		if order, ok := option.(Order); ok {
+			r.order = &order
+		}
+	}
 	if !strings.Contains(eventType, "*") {
-		if s.exact[eventType] != nil {
+		if s.exact[eventType].handler != nil {
 			panic(fmt.Sprintf("hookonce: there is a handler for %q %q already", source, eventType))
 		}
-		s.exact[eventType] = h
+		s.exact[eventType] = r
 		return
 	}
 	if slices.ContainsFunc(s.patterns, func(p muxPattern[T]) bool { return p.text == eventType }) {
 		panic(fmt.Sprintf("hookonce: there is a handler for %q %q already", source, eventType))
 	}
-	s.patterns = append(s.patterns, muxPattern[T]{eventType, strings.Split(eventType, "*"), h})
+	s.patterns = append(s.patterns, muxPattern[T]{eventType, strings.Split(eventType, "*"), r})
 	slices.SortStableFunc(s.patterns, func(a, b muxPattern[T]) int {
 		return cmp.Compare(literals(b.text), literals(a.text))
 	})
@@ -102,7 +123,9 @@ func literals(pattern string) int { return len(pattern) - strings.Count(pattern,
 // HandleJSON is Handle for a handler that takes Event.Document, decoded into a B by encoding/json;
 // or, for a source with Refetch, the object's current state. A body that does not fit B is a permanent
 // failure: a retry would get the same bytes. Replay the event once the program is corrected.
-func HandleJSON[T, B any](mux *Mux[T], source, eventType string, h func(ctx context.Context, tx T, ev *Event, body B) error) {
+func HandleJSON[T, B any](
+	mux *Mux[T], source, eventType string, h func(ctx context.Context, tx T, ev *Event, body B) error, options ...HandleOption,
+) {
 	if h == nil {
 		panic("hookonce: HandleJSON needs a handler")
 	}
@@ -120,27 +143,52 @@ func HandleJSON[T, B any](mux *Mux[T], source, eventType string, h func(ctx cont
 			return Permanent(fmt.Errorf("decoding the body: %w", err))
 		}
 		return h(ctx, tx, ev, body)
-	})
+	}, options...)
 }
 
 // handler returns the handler for events of a source and type, or nil. m may be nil.
 func (m *Mux[T]) handler(source, eventType string) HandlerFunc[T] {
+	return m.find(source, eventType).handler
+}
+
+// find returns the handler for events of a source and type with its options; a zero one if there is none. m may be nil.
+func (m *Mux[T]) find(source, eventType string) registered[T] {
 	if m == nil {
-		return nil
+		return registered[T]{}
 	}
 	s := m.sources[source]
 	if s == nil {
-		return nil
+		return registered[T]{}
 	}
-	if h := s.exact[eventType]; h != nil {
-		return h
+	if r := s.exact[eventType]; r.handler != nil {
+		return r
 	}
 	for i := range s.patterns {
 		if s.patterns[i].pattern.matches(eventType) {
-			return s.patterns[i].handler
+			return s.patterns[i].registered
 		}
 	}
-	return nil
+	return registered[T]{}
+}
+
+// orders returns the orders of the handlers. m may be nil.
+func (m *Mux[T]) orders() handlerOrders {
+	all := handlerOrders{bySource: make(map[string][]*Order), of: func(source, eventType string) *Order { return m.find(source, eventType).order }}
+	for name, types := range m.types() {
+		s := m.sources[name]
+		for _, t := range types {
+			r := s.exact[t]
+			for i := range s.patterns {
+				if s.patterns[i].text == t {
+					r = s.patterns[i].registered
+				}
+			}
+			if r.order != nil {
+				all.bySource[name] = append(all.bySource[name], r.order)
+			}
+		}
+	}
+	return all
 }
 
 // types returns, by source, the types and patterns that have handlers.

@@ -14,6 +14,7 @@ import (
 	"github.com/hookonce/hookonce/internal/guard"
 	"github.com/hookonce/hookonce/internal/keyfetch"
 	"github.com/hookonce/hookonce/internal/problem"
+	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/tell"
 	"github.com/hookonce/hookonce/internal/wire"
 	"github.com/hookonce/hookonce/provider"
@@ -412,6 +413,8 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 	}
 	if src.Consume == ConsumeSQL || in.handles(src.Name, ev.Type) {
 		claim.Work = driver.WorkQueued
+		order, ordered := src.orderOf(&stale.Event{ID: ev.ID, Type: ev.Type, Header: visible, Body: ev.Body})
+		claim.Order, claim.Unordered = order, ordered && order == nil
 	}
 	if len(src.routes) > 0 {
 		var undecided string

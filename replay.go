@@ -23,7 +23,7 @@ type ReplayRequest struct {
 	// discarded: its handler ended its transaction, so the event may have taken effect. Other notes
 	// need not be named.
 	Note string
-	// Stale replays messages of a route with Order although a higher version of their object was sent.
+	// Stale replays events and messages with an Order although a higher version of their object was handled or sent.
 	// Without it the error matches driver.ErrPassed then.
 	Stale bool
 	// RequestID makes the request repeatable, if it is not "": a second request with it for the

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
+	"github.com/hookonce/hookonce/internal/work"
 )
 
 // route is a Route ready to use.
@@ -60,6 +61,45 @@ func (r *route) orderOf(source, destination string, ev *stale.Event) *driver.Ord
 	}
 	return rules.OrderOf(r.Name+"\n"+destination, ev, r.Order.OnDead != DeadPass)
 }
+
+// setOrders compiles the orders of the handlers of s.
+func (s *source) setOrders(handlers *handlerOrders, log *slog.Logger, at place) {
+	orders := handlers.bySource[s.Name]
+	if len(orders) == 0 || s.extractor == nil {
+		return
+	}
+	if s.Inline {
+		at.faultHint("inline", "leave inline or the Order out", "a handler with an Order cannot be inline: its sender repeats a failed event, and in its own order")
+	}
+	s.orders = make(map[*Order]*stale.Rules)
+	for _, o := range orders {
+		at.oneOf("order.on_dead", string(cmp.Or(o.OnDead, DeadHold)), string(DeadHold), string(DeadPass))
+		rules, err := stale.NewOrder(s.Name, o.Key, o.Version, s.spec, s.extractor, log)
+		at.wrong("", err)
+		s.orders[o] = rules
+	}
+	s.orderFor = func(eventType string) *Order { return handlers.of(s.Name, eventType) }
+	s.work.Ordered = func(eventType string) bool { return s.orderFor(eventType) != nil }
+	s.work.Order = func(ev *work.Event) *driver.Order {
+		order, _ := s.orderOf(&stale.Event{ID: ev.EventID, Type: ev.Type, Header: ev.Header, Body: ev.Body})
+		return order
+	}
+}
+
+// orderOf returns the place of an event in a line, nil if it lacks its key or version, and whether its handler has an order.
+func (s *source) orderOf(ev *stale.Event) (place *driver.Order, ordered bool) {
+	if s.orders == nil {
+		return nil, false
+	}
+	o := s.orderFor(ev.Type)
+	if o == nil {
+		return nil, false
+	}
+	return s.orders[o].OrderOf(handlerLines, ev, o.OnDead != DeadPass), true
+}
+
+// handlerLines is the scope of the lines of handlers. Those of routes begin with the route's name.
+const handlerLines = "\n"
 
 // takesFrom reports whether events of the source can match.
 func (r *route) takesFrom(source string) bool {

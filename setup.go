@@ -36,7 +36,7 @@ type setup struct {
 // newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
 // unchanged destinations from before, which may be nil. all has the settings for all sources, handled
 // the sources with handlers. The setup is usable only if found has no faults then.
-func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned *learnedSecrets, found *findings) *setup {
+func newSetup(cfg *Config, before *setup, all *Config, handled []string, orders handlerOrders, learned *learnedSecrets, found *findings) *setup {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	sources, targets := sourceNames(cfg.Sources), destinationNames(cfg.Destinations)
 	for _, source := range cfg.Sources {
@@ -45,7 +45,7 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned
 			at.fault("", "there are two of that name")
 			continue
 		}
-		ready := newSource(source, all, at)
+		ready := newSource(source, all, &orders, at)
 		s.sources[source.Name] = ready
 		if ready != nil {
 			ready.checkHandled(handled, at)
@@ -53,6 +53,11 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, learned
 		}
 		if source.OnDead != "" {
 			at.known("on_dead", "destination", source.OnDead, targets)
+		}
+	}
+	for name := range orders.bySource {
+		if before == nil && !slices.Contains(sources, name) {
+			found.at("sources."+name).fault("", "a handler with an Order is registered for it, and there is no such source")
 		}
 	}
 	for _, d := range cfg.Destinations {
@@ -268,8 +273,13 @@ func (s *source) ordered(name string) *route {
 	return nil
 }
 
-// hasOrder reports whether a route has an order.
+// hasOrder reports whether a route or a handler has an order.
 func (s *setup) hasOrder() bool {
+	for _, src := range s.sources {
+		if src != nil && src.orders != nil {
+			return true
+		}
+	}
 	return slices.ContainsFunc(s.routes, func(r *route) bool { return r.Order != nil })
 }
 

@@ -52,12 +52,14 @@ type source struct {
 	verified   *limit.Bucket
 	routes     []*route
 	spec       *provider.Spec
-	work       *work.Source        // the settings for handlers and stale rules
-	ackSigner  *provider.AckSigner // nil: answers are unsigned
-	retries    time.Duration       // how long the provider retries; 0 if unknown
-	list       *provider.List      // how its API lists events; nil without Reconcile
-	listTypes  []typePattern       // of Reconcile.Types
-	listWork   work.Source         // work, which reopens no dead event
+	work       *work.Source                  // the settings for handlers and stale rules
+	orders     map[*Order]*stale.Rules       // of handlers; nil without order
+	orderFor   func(eventType string) *Order // of the handler of a type; not nil with orders
+	ackSigner  *provider.AckSigner           // nil: answers are unsigned
+	retries    time.Duration                 // how long the provider retries; 0 if unknown
+	list       *provider.List                // how its API lists events; nil without Reconcile
+	listTypes  []typePattern                 // of Reconcile.Types
+	listWork   work.Source                   // work, which reopens no dead event
 
 	unsigned bool // its scheme checks nothing
 	fetches  bool // its keys are fetched from the provider, see sourcekeys.go
@@ -66,7 +68,7 @@ type source struct {
 
 // newSource checks s and fills in its defaults. all has the settings for all sources. It returns nil if
 // the provider is unknown: the rest depends on it.
-func newSource(s Source, all *Config, at place) *source {
+func newSource(s Source, all *Config, orders *handlerOrders, at place) *source {
 	if !nameRegexp.MatchString(s.Name) {
 		at.fault("", badName)
 	}
@@ -98,6 +100,7 @@ func newSource(s Source, all *Config, at place) *source {
 	src.keepForRetries(all, at)
 	src.setReconcile(spec, all.DedupeWindow, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
+	src.setOrders(orders, all.Logger, at)
 	src.listWork = *src.work
 	src.listWork.Reopen = false
 	return src

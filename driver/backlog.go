@@ -34,7 +34,7 @@ type Waiting struct {
 	Open        int64     // pending events, or messages that are pending or being sent
 	OldestDueAt time.Time // earliest due time of them, which may lie ahead; zero without one
 	Dead        int64     // events that are dead themselves, or dead messages
-	HeldLines   int64     // of a destination: lines that wait at a dead letter, see Order.Hold
+	HeldLines   int64     // lines that wait at a dead letter, see Order.Hold; those of a source are of its handlers
 }
 
 // Pool is the number of connections of a store, of all its pools together.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"encoding/hex"
 	"time"
 )
 
@@ -20,7 +21,16 @@ type Order struct {
 	Hold bool
 }
 
-// OrderedMessage is a leased message that Store.Admit decides about.
+// EventPlace returns the id of a handler's event in a line. A message stands there under its own id.
+func EventPlace(key Key) string { return "\n" + hex.EncodeToString(key[:]) }
+
+// Reserved returns the lease of a reserved event for Store.Admit.
+func Reserved(e *TakenEvent) MessageLease {
+	return MessageLease{ID: EventPlace(e.Key), Token: e.DueAt.UnixMicro()}
+}
+
+// OrderedMessage is a leased message, or a reserved event, that Store.Admit decides about. The lease of an event is that of
+// Reserved.
 type OrderedMessage struct {
 	MessageLease
 	// Order is its place; nil if the caller does not know it. Then the message is in the line that it
@@ -45,7 +55,7 @@ const (
 	// Parked: the message is not leased any more, and its attempt does not count. Another message of its
 	// line comes first, or the lease was lost before.
 	Parked
-	// Passed: a higher version was sent. The lease is kept; complete it with MessageStale.
+	// Passed: a higher version was sent. The lease is kept; complete it with MessageStale, or WorkStale.
 	Passed
 )
 
@@ -65,10 +75,13 @@ type OrderControl interface {
 	// if none is being sent: the lowest open one. Dead letters with Hold count as open. A message that was admitted,
 	// and whose lease ran out or whose attempt got no answer, may have arrived: it is admitted again before all
 	// others. Admit returns one result for each message of p, in their order, and its commit is durable.
+	//
+	// An event of a handler keeps its reservation. It holds its line only from Take, by TakeParams.Lines, to the outcome of
+	// that run. Until then another event of the line may be admitted, which is lower; Take leaves the first one then.
 	Admit(ctx context.Context, p *AdmitParams) ([]Admission, error)
 
-	// SettleLines settles the lines of messages that ended otherwise than by Complete: it makes the
-	// next message of each line due. It ignores messages that are in no line.
+	// SettleLines settles the lines of messages and events that ended otherwise than by Complete or an outcome with
+	// WorkResult.Line: it makes the next one of each line due. It ignores messages that are in no line.
 	SettleLines(ctx context.Context, ids []string) error
 
 	// SweepLines settles up to limit lines that come after a key, in their order, as SettleLines
@@ -76,7 +89,7 @@ type OrderControl interface {
 	// change rows of some lines, it passes over these, and returns ErrBadRow beside the other results.
 	SweepLines(ctx context.Context, after Key, limit int) (seen int, last Key, err error)
 
-	// WaitingBehind returns how many open messages wait behind a dead letter, at most MaxWaiting; 0 if no line waits at it.
+	// WaitingBehind returns how many wait behind a dead message or, by its EventPlace, a dead event, at most MaxWaiting; 0 if no line waits at it.
 	WaitingBehind(ctx context.Context, messageID string) (int, error)
 }
 

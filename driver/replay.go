@@ -97,6 +97,14 @@ type DeadLetterRef struct {
 	MessageID string // "" for an event that is dead itself
 }
 
+// Place returns the id of the letter in a line: that of the message, or the EventPlace of the event.
+func (l *DeadLetterRef) Place() string {
+	if l.MessageID == "" {
+		return EventPlace(l.Key)
+	}
+	return l.MessageID
+}
+
 // DeadLetterParams are the parameters of Store.ReplayDead and Store.Discard.
 type DeadLetterParams struct {
 	Letters []DeadLetterRef

@@ -301,6 +301,10 @@ type Claim struct {
 	Gateway  string // the name of the host that received it, of at most MaxFigureText bytes
 	Work     Work
 	Messages []NewMessage // one for each matched route
+	// Order is the place of the event in a line; nil: it is in none. Only for WorkQueued.
+	Order *Order
+	// Unordered says that its handler has an order, and the event lacks the key or the version. Stores ignore it.
+	Unordered bool
 	// Undecided, if not "", is NoteUndecided and the name of a route: it is not known which messages
 	// the event has. The event gets a state row and is dead, with Undecided as its note and its last
 	// error. Only Store.Replay makes it due again; that decides its messages, and queues it if Work

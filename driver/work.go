@@ -149,6 +149,9 @@ type TakeParams struct {
 	// Keys, if not empty, takes the pending events among them, whether or not they are due. Types,
 	// Tried and Suspects are then ignored.
 	Keys []Key
+	// Lines, if not empty, are the lines of Keys that Store.Admit has admitted, one for each; a zero key stands for none.
+	// Take leaves an event if another one of its line was admitted since.
+	Lines []Key
 	// Beside says that handlers of other runs may work in this process at the same time. If the
 	// process ends, nothing tells which run was at fault: an interrupted run of one event counts
 	// no attempt then, as one of several events.
@@ -227,6 +230,9 @@ type WorkResult struct {
 	Took    time.Duration // duration of the handler
 	// ReservedUntil is the DueAt of a reserved event; only for RecordReserved.
 	ReservedUntil time.Time
+	// Line is the event's line, with its version; nil: it is in none. The line keeps the version of an event that
+	// succeeded, and goes on in the same commit.
+	Line *ObjectVersion
 }
 
 // FinishParams are the parameters of Run.Finish and Run.Settle.

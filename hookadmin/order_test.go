@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -115,5 +116,44 @@ func TestLineBehindADeadLetter(t *testing.T) {
 				t.Errorf("the follower is shown as %v, want it due", m)
 			}
 		})
+	}
+}
+
+// A dead event of an ordered handler is shown with the number of events behind it.
+func TestEventsBehindADeadEvent(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	var claims []driver.Claim
+	for v := 1; v <= 3; v++ {
+		c := event{source: "lab", id: fmt.Sprint("h", v), typ: "invoice.paid", body: "{}"}.claim()
+		c.Work = driver.WorkQueued
+		c.Order = &driver.Order{Hold: true, Line: driver.ObjectVersion{
+			Object: driver.ObjectKey("lab", "\n", "o"), Source: "lab", Version: []byte{byte(v)}, Shown: fmt.Sprint(v),
+		}}
+		claims = append(claims, c)
+	}
+	slices.SortFunc(claims, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	if _, err := g.store.Claim(t.Context(), &driver.ClaimParams{Claims: claims}); err != nil {
+		t.Fatal(err)
+	}
+	page := func() string { return text(newBrowser(g.api).open(t, "/events/lab/h1")) }
+	if strings.Contains(page(), "behind it") {
+		t.Error("the page of a pending event says that others wait behind it")
+	}
+	reserved, err := g.store.Reserve(t.Context(), &driver.ReserveParams{Source: "lab", Types: []string{"*"}, Limit: 10, For: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range reserved {
+		if e := &reserved[i]; e.EventID == "h1" {
+			if err := g.store.RecordReserved(t.Context(), &driver.FinishParams{Results: []driver.WorkResult{{
+				Key: e.Key, Outcome: driver.WorkFailed, Error: "no", ReservedUntil: e.DueAt, Line: &claims[slices.IndexFunc(claims, func(c driver.Claim) bool { return c.Key == e.Key })].Order.Line,
+			}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := page(); !strings.Contains(got, "2 events wait behind it, in the order of their object.") {
+		t.Errorf("the page of the dead event does not say that two wait behind it:\n%s", got)
 	}
 }

@@ -52,33 +52,41 @@ func (p *eventPage) Earlier() int64 {
 // Tries returns the attempts of a message; "" stands for the handler.
 func (p *eventPage) Tries(message string) []Attempt { return p.tries[message] }
 
-// Behind tells how many messages wait behind a dead one in its line; "" if none does.
+// Behind tells how many messages wait behind a dead one in its line, or events behind a dead event, "". It returns "" if none does.
 func (p *eventPage) Behind(message string) string {
-	n := p.behind[message]
+	n, what := p.behind[message], "message"
+	if message == "" {
+		what = "event"
+	}
 	switch {
 	case n == 0:
 		return ""
 	case n == driver.MaxWaiting:
-		return say.Count(n, "message") + " or more wait behind it, in the order of their object."
+		return say.Count(n, what) + " or more wait behind it, in the order of their object."
 	case n == 1:
-		return "1 message waits behind it, in the order of its object."
+		return "1 " + what + " waits behind it, in the order of its object."
 	}
-	return say.Count(n, "message") + " wait behind it, in the order of their object."
+	return say.Count(n, what) + " wait behind it, in the order of their object."
 }
 
-// waitingBehind counts the messages that wait behind the dead ones of an event. Without them, the page is still of use.
-func (h *handling) waitingBehind(r *http.Request, d *EventDetail) map[string]int {
+// waitingBehind counts the messages and events that wait behind the dead ones of an event. Without them, the page is still of use.
+func (h *handling) waitingBehind(r *http.Request, found *driver.EventDetail) map[string]int {
 	ctx, cancel := context.WithTimeout(r.Context(), queryTimeout)
 	defer cancel()
 	behind := make(map[string]int)
-	for i := range d.Messages {
-		if m := &d.Messages[i]; m.State == driver.StateDead && m.Route != "" {
-			n, err := h.store.WaitingBehind(ctx, m.ID)
-			if err != nil {
-				h.logAway(r, "counting the messages behind a dead one", err)
-				return behind
-			}
-			behind[m.ID] = n
+	count := func(id, place string) {
+		n, err := h.store.WaitingBehind(ctx, place)
+		if err != nil {
+			h.logAway(r, "counting what waits behind a dead letter", err)
+		}
+		behind[id] = n
+	}
+	if found.State == driver.StateDead && len(found.Messages) == 0 {
+		count("", driver.EventPlace(found.Key))
+	}
+	for i := range found.Messages {
+		if m := &found.Messages[i]; m.State == driver.StateDead && m.Route != "" {
+			count(m.ID, m.ID)
 		}
 	}
 	return behind
@@ -178,7 +186,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 	content.Facts, content.Timeline, content.Other = eventFacts(content.Root, detail), newTimeline(detail, now), newOtherBody(detail)
 	if !stale.Known() {
 		content.addBody(r)
-		content.behind = h.waitingBehind(r, detail)
+		content.behind = h.waitingBehind(r, found)
 		content.Replay = h.newReplayPlan(r, found)
 		if !detail.BodyPruned && h.engine != nil {
 			content.Reroute, content.Astray = true, h.entryLink(runbook.WrongDestination)

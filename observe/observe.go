@@ -45,7 +45,7 @@ type Delivery struct {
 	TraceID  string // of its span, if that is sampled; otherwise ""
 	Events   int    // number of its durable events
 	Unrouted int    // number of new events without a handler, route or consumer
-	// Unordered is the number of new messages of routes with an order whose events lack the key or the version.
+	// Unordered is the number of new messages of routes, and events of handlers, with an order whose key or version is missing.
 	Unordered int
 	Reopened  int // number of dead events that are due again
 	// OtherBodies is the number of duplicates whose body differs from the first one.

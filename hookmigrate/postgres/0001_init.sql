@@ -250,6 +250,7 @@ CREATE TABLE {schema}.object_version (
 	shown      text NOT NULL,  -- the version for people
 	applied_at timestamptz NOT NULL,
 	-- Of a line: the message that was let go last, and may have arrived: no answer to it is recorded. Null: there is none.
+	-- Or the event that was let go last: it holds the line while a run has it.
 	sending_id text COLLATE "C"
 ) WITH (fillfactor = 85);
 
@@ -325,15 +326,32 @@ CREATE INDEX message_dead_signature ON {schema}.message (signature, received_at,
 CREATE INDEX message_dead_failed ON {schema}.message (failed_at) WHERE state = 3;
 CREATE INDEX event_state_dead_failed ON {schema}.event_state (failed_at) WHERE state = 3;
 
--- Messages of routes with order, each in the line of its object. Apart from message, so that a message
--- without order has no column and no index of this. A claim only inserts here.
+-- An event of an ordered handler stands in a line under this id. No message has a line break in its id.
+CREATE FUNCTION {schema}.place_of(key bytea) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT chr(10) || encode(key, 'hex') $$;
+
+COMMENT ON FUNCTION {schema}.place_of(bytea) IS 'For hookonce itself: the id of an event in a line.';
+
+-- The event that an id of place_of stands for; null for a message.
+CREATE FUNCTION {schema}.event_of(id text) RETURNS bytea
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT CASE WHEN left(id, 1) = chr(10) THEN decode(substr(id, 2), 'hex') END $$;
+
+COMMENT ON FUNCTION {schema}.event_of(text) IS 'For hookonce itself: the event of an id in a line.';
+
+-- Messages of routes with order, and events of ordered handlers, each in the line of its object. Apart from message and
+-- event_state, so that one without order has no column and no index of this. A claim only inserts here.
 --
--- state is a hint, which keeps the rows of ended messages out of the indexes: the state of the message decides.
+-- state is a hint, which keeps the rows of ended ones out of the indexes: the state of the message or the event decides.
 CREATE TABLE {schema}.ordered_message (
-	message_id  text COLLATE "C" PRIMARY KEY,
+	message_id  text COLLATE "C" PRIMARY KEY,   -- of an event: place_of its key
+	event_key   bytea GENERATED ALWAYS AS ({schema}.event_of(message_id)) STORED, -- null: it is a message
 	line        bytea NOT NULL CHECK (octet_length(line) = 32), -- an object of object_version
 	source      text NOT NULL,
-	destination text COLLATE "C" NOT NULL,
+	destination text COLLATE "C" NOT NULL,      -- of an event: a line break and its source
 	version     bytea NOT NULL,                 -- empty: the line has the order of the claims
 	received_at timestamptz NOT NULL,           -- of its event
 	hold        boolean NOT NULL,               -- the line waits at it while it is dead
@@ -1569,6 +1587,10 @@ BEGIN
 			DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
 		), places_in_lines AS (
 			DELETE FROM {schema}.ordered_message o USING victim_message v WHERE o.message_id = v.id
+		), events_in_lines AS (
+			DELETE FROM {schema}.ordered_message o
+			USING (SELECT {schema}.place_of(h.key) AS id FROM held_state h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE) v
+			WHERE o.message_id = v.id
 		), messages AS (
 			DELETE FROM {schema}.message m USING victim_message v WHERE m.ctid = v.place
 		), states AS (
@@ -1695,7 +1717,8 @@ COMMENT ON FUNCTION {schema}.complete(
 	text[], bigint[], integer[], bigint[], integer[], text[], bigint[], timestamptz, bigint[], bytea[], text[], bytea[], text[], text[], bytea[]
 ) IS 'For hookonce itself: records outcomes of leased messages.';
 
--- Ordered messages stand in lines, one for each object. The functions that follow keep them:
+-- Ordered messages and events stand in lines, one for each object. What is said of messages holds for events, too;
+-- their ids are those of place_of, and they are reserved, not leased. The functions that follow keep them:
 -- - A line is the row of object_version whose key is made of the route, the destination and the object.
 --   Its lock is held for the rest of a transaction. A transaction that needs both locks messages first,
 --   sorted by id, and then all its lines, sorted by key. Only then it makes a parked message due, and
@@ -1739,14 +1762,22 @@ COMMENT ON FUNCTION {schema}.lock_lines(bytea[], text[]) IS 'For hookonce itself
 
 -- Returns the message of a line that was let go, if it is open and no answer to it is recorded. It may have
 -- arrived, so it goes again before all others: a lower version must not follow it.
+--
+-- An event holds the line while a record of a run names it: its effect commits with its outcome.
 CREATE FUNCTION {schema}.line_holder(line bytea) RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
 	SELECT v.sending_id
 	FROM {schema}.object_version v
-	CROSS JOIN LATERAL (SELECT FROM {schema}.ordered_message o WHERE o.message_id = v.sending_id AND o.line = $1 LIMIT 1) o
-	CROSS JOIN LATERAL (SELECT FROM {schema}.message m WHERE m.id = v.sending_id AND m.state < 2 LIMIT 1) m
+	CROSS JOIN LATERAL (SELECT o.event_key FROM {schema}.ordered_message o WHERE o.message_id = v.sending_id AND o.line = $1 LIMIT 1) o
+	CROSS JOIN LATERAL (
+		SELECT 1 FROM {schema}.message m WHERE m.id = v.sending_id AND m.state < 2
+		UNION ALL
+		SELECT 1 FROM {schema}.event_state s
+		WHERE s.key = o.event_key AND s.state = 0 AND EXISTS (SELECT FROM {schema}.run r WHERE o.event_key = ANY (r.keys))
+		LIMIT 1
+	) m
 	WHERE v.object = $1
 $$;
 
@@ -1770,14 +1801,19 @@ DECLARE
 	front   record;
 BEGIN
 	LOOP
-		SELECT o.message_id, o.version, o.state, o.hold, m.state AS message_state, m.due_at INTO front
+		SELECT o.message_id, o.event_key, o.version, o.state, o.hold, m.state AS message_state, m.due_at INTO front
 		FROM (
 			SELECT * FROM {schema}.ordered_message o
 			WHERE o.line = settle_line.line AND o.state < 2
 			ORDER BY o.version, o.received_at, o.message_id
 			LIMIT 1
 		) o
-		LEFT JOIN LATERAL (SELECT m.state, m.due_at FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m ON true;
+		LEFT JOIN LATERAL (
+			SELECT m.state, m.due_at FROM {schema}.message m WHERE m.id = o.message_id
+			UNION ALL
+			SELECT s.state, s.due_at FROM {schema}.event_state s WHERE s.key = o.event_key
+			LIMIT 1
+		) m ON true;
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
@@ -1800,6 +1836,9 @@ BEGIN
 			UPDATE {schema}.message m SET due_at = at
 			WHERE m.id = (SELECT w.id FROM {schema}.message w WHERE w.id = front.message_id FOR UPDATE SKIP LOCKED)
 				AND m.state = 0 AND m.due_at = {schema}.parked();
+			UPDATE {schema}.event_state s SET due_at = at
+			WHERE s.key = (SELECT w.key FROM {schema}.event_state w WHERE w.key = front.event_key FOR UPDATE SKIP LOCKED)
+				AND s.state = 0 AND s.due_at = {schema}.parked();
 		EXCEPTION WHEN OTHERS THEN
 			NULL; -- a trigger refuses this row: the outcome of the message before it counts, and the sweep tries again
 		END;
@@ -1849,7 +1888,10 @@ BEGIN
 		claim_ordered.ordered_holds
 	) AS o (id, line, source, version, hold)
 	CROSS JOIN LATERAL (
-		SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = o.id AND m.state = 0 LIMIT 1
+		SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = o.id AND m.state = 0
+		UNION ALL
+		SELECT chr(10) || s.source, s.received_at FROM {schema}.event_state s WHERE s.key = {schema}.event_of(o.id) AND s.state = 0
+		LIMIT 1
 	) m
 	ORDER BY o.id COLLATE "C"
 	ON CONFLICT (message_id) DO NOTHING;
@@ -1891,7 +1933,12 @@ BEGIN
 	IF before IS NULL AND (turn_of.version = '' OR turn_of.version >= applied.version) THEN
 		SELECT nullif(o.message_id, turn_of.id) INTO before
 		FROM {schema}.ordered_message o
-		CROSS JOIN LATERAL (SELECT m.state FROM {schema}.message m WHERE m.id = o.message_id LIMIT 1) m
+		CROSS JOIN LATERAL (
+			SELECT m.state FROM {schema}.message m WHERE m.id = o.message_id
+			UNION ALL
+			SELECT s.state FROM {schema}.event_state s WHERE s.key = o.event_key
+			LIMIT 1
+		) m
 		WHERE o.line = turn_of.line AND o.state < 2 AND (o.version = '' OR o.version >= applied.version)
 			AND (m.state < 2 OR m.state = 3 AND o.hold)
 		ORDER BY o.version, o.received_at, o.message_id
@@ -1944,6 +1991,21 @@ BEGIN
 			SELECT m.id FROM {schema}.message m WHERE m.id = i.id AND m.token = i.token AND m.state = 1 FOR UPDATE
 		) m
 	) h;
+	-- Reserved events: their token is the end of the reservation in microseconds. One that another session has
+	-- locked is not waited for.
+	held := held || ARRAY(
+		SELECT i.id
+		FROM (
+			SELECT u.id, {schema}.event_of(u.id) AS key, u.token FROM unnest(admit.ids, admit.tokens) AS u (id, token)
+			WHERE {schema}.event_of(u.id) IS NOT NULL
+			ORDER BY u.id COLLATE "C"
+		) i
+		CROSS JOIN LATERAL (
+			SELECT FROM {schema}.event_state s
+			WHERE s.key = i.key AND s.state = 0 AND s.due_at = '1970-01-01 00:00:00+00'::timestamptz + i.token * interval '1 microsecond'
+			FOR UPDATE SKIP LOCKED
+		) s
+	);
 	-- The lines before their places: whoever settles a line changes its places, too.
 	SELECT array_agg(coalesce(o.line, u.line)), array_agg(coalesce(o.source, u.source)) INTO all_lines, all_from
 	FROM (
@@ -1962,7 +2024,12 @@ BEGIN
 	INSERT INTO {schema}.ordered_message AS o (message_id, line, source, destination, version, received_at, hold)
 	SELECT u.id, u.line, u.source, m.destination, u.version, m.received_at, u.hold = 1
 	FROM unnest(admit.ids, admit.lines, admit.sources, admit.versions, admit.holds) AS u (id, line, source, version, hold)
-	CROSS JOIN LATERAL (SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = u.id LIMIT 1) m
+	CROSS JOIN LATERAL (
+		SELECT m.destination, m.received_at FROM {schema}.message m WHERE m.id = u.id
+		UNION ALL
+		SELECT chr(10) || s.source, s.received_at FROM {schema}.event_state s WHERE s.key = {schema}.event_of(u.id)
+		LIMIT 1
+	) m
 	WHERE u.line <> '' AND u.id = ANY (held)
 	ORDER BY u.id COLLATE "C"
 	ON CONFLICT (message_id) DO UPDATE
@@ -2013,6 +2080,9 @@ BEGIN
 			UPDATE {schema}.message m
 			SET state = 0, attempts = m.attempts - 1, due_at = CASE WHEN turn.before IS NULL THEN moment ELSE {schema}.parked() END
 			WHERE m.id = next.id;
+			UPDATE {schema}.event_state s
+			SET due_at = CASE WHEN turn.before IS NULL THEN moment ELSE {schema}.parked() END
+			WHERE s.key = {schema}.event_of(next.id);
 			behind := behind || line;
 		END IF;
 		RETURN NEXT;
@@ -2116,6 +2186,67 @@ END
 $$;
 
 COMMENT ON FUNCTION {schema}.settle_messages(text[], timestamptz) IS 'For hookonce itself: settles the lines of messages.';
+
+-- Keeps the versions of lines that handlers have applied, '' for none, and settles the lines. The outcomes of the
+-- events are recorded in the same transaction.
+CREATE FUNCTION {schema}.settle_events(lines bytea[], sources text[], versions bytea[], shown text[], at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	moment timestamptz := coalesce(settle_events.at, clock_timestamp());
+BEGIN
+	PERFORM {schema}.lock_lines(settle_events.lines, settle_events.sources);
+	UPDATE {schema}.object_version v
+	SET version = i.version, shown = i.shown, applied_at = moment
+	FROM (
+		SELECT DISTINCT ON (l.line) l.line, l.version, l.shown
+		FROM unnest(settle_events.lines, settle_events.versions, settle_events.shown) AS l (line, version, shown)
+		ORDER BY l.line, l.version DESC
+	) i
+	WHERE v.object = ANY (ARRAY[i.line]) AND i.version > v.version;
+	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(settle_events.lines) AS u (line)) l;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.settle_events(bytea[], text[], bytea[], text[], timestamptz) IS
+	'For hookonce itself: lets the lines of handled events go on.';
+
+-- Writes the record of a run, and returns the keys that it names. Of an event with a line, '' for none, it names the key
+-- only if no other event of the line was let go since. All others see the record from the moment that they lock the line. It writes
+-- none if another record names one of the keys.
+CREATE FUNCTION {schema}.mark_ordered(id bigint, keys bytea[], lines bytea[], retry_in bigint, home text) RETURNS SETOF bytea
+LANGUAGE plpgsql ROWS 100
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mine bytea[];
+BEGIN
+	PERFORM set_config('synchronous_commit', 'off', true);
+	PERFORM v.object FROM {schema}.object_version v WHERE v.object = ANY (mark_ordered.lines) ORDER BY v.object FOR UPDATE;
+	mine := ARRAY(
+		SELECT i.key FROM unnest(mark_ordered.keys, mark_ordered.lines) AS i (key, line)
+		WHERE i.line = '' OR EXISTS (
+			SELECT FROM {schema}.object_version v WHERE v.object = i.line AND v.sending_id = {schema}.place_of(i.key)
+		)
+	);
+	INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
+	SELECT mark_ordered.id, mine, clock_timestamp(), mark_ordered.retry_in, mark_ordered.home
+	WHERE mine <> '{}' AND NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys && mine);
+	IF FOUND THEN
+		RETURN QUERY SELECT DISTINCT unnest(mine);
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.mark_ordered(bigint, bytea[], bytea[], bigint, text) IS
+	'For hookonce itself: records a run with events of lines.';
 
 -- Settles up to n lines with open messages that come after a line, and returns them. It passes over
 -- those that are locked, as their holder looks at them, and those with a row that a trigger refuses to change.

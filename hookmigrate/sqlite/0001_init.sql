@@ -160,7 +160,7 @@ CREATE TABLE hookonce_object_version (
     shown      TEXT    NOT NULL, -- the version for people
     applied_at INTEGER NOT NULL,
     -- Of a line: the number of the message that was let go last, and may have arrived: no answer to it is
-    -- recorded. Null: there is none.
+    -- recorded. Null: there is none. Or that of the event that was let go last: it holds the line while it runs.
     sending    INTEGER
 ) STRICT, WITHOUT ROWID;
 
@@ -232,15 +232,15 @@ CREATE INDEX hookonce_message_dead_signature ON hookonce_message (signature, rec
 CREATE INDEX hookonce_message_dead_failed ON hookonce_message (failed_at) WHERE state = 3;
 CREATE INDEX hookonce_event_state_dead_failed ON hookonce_event_state (failed_at) WHERE state = 3;
 
--- Messages of routes with order, each in the line of its object. Apart from hookonce_message, so that a
--- message without order has no column and no index of this.
+-- Messages of routes with order, and events of ordered handlers, each in the line of its object. Apart from
+-- hookonce_message and hookonce_event_state, so that one without order has no column and no index of this.
 --
--- state is a hint, which keeps the rows of ended messages out of the indexes: the state of the message decides.
+-- state is a hint, which keeps the rows of ended ones out of the indexes: the state of the message or the event decides.
 CREATE TABLE hookonce_ordered_message (
-    number      INTEGER NOT NULL PRIMARY KEY, -- of the message
+    number      INTEGER NOT NULL PRIMARY KEY, -- of the message; of an event, 4611686018427387904 more than its id
     line        BLOB    NOT NULL CHECK (length(line) = 32), -- an object of hookonce_object_version
     source      TEXT    NOT NULL,
-    destination TEXT    NOT NULL,
+    destination TEXT    NOT NULL,           -- of an event: a line break and its source
     version     BLOB    NOT NULL,           -- empty: the line has the order of the claims
     received_at INTEGER NOT NULL,           -- of its event
     hold        INTEGER NOT NULL,           -- 1: the line waits at it while it is dead

@@ -39,7 +39,7 @@ var (
 	messagesPending = described("messages_pending", "Messages that wait or are being sent, counted up to a limit.", "destination")
 	messagesOldest  = described("messages_oldest_due_seconds", "How long the oldest pending message has been due.", "destination")
 	deadLetters     = described("dead_letters", "Events (source) and messages (destination) that are dead, counted up to a limit.", "source", "destination")
-	heldLines       = described("held_lines", "Objects whose order waits at a dead letter, counted up to a limit.", "destination")
+	heldLines       = described("held_lines", "Objects whose order waits at a dead letter, counted up to a limit.", "source", "destination")
 	databaseBytes   = described("database_bytes", "Size of hookonce's tables and indexes, or of the SQLite file.")
 	logBytes        = described("sqlite_log_bytes", "Size of SQLite's write-ahead log; 0 on PostgreSQL.")
 	clockOffset     = described("clock_offset_seconds", "This machine's clock minus the database's.")
@@ -70,12 +70,13 @@ func (d *database) Collect(to chan<- prometheus.Metric) {
 		gauge(eventsPending, float64(w.Open), source)
 		gauge(eventsOldest, d.age(w.OldestDueAt), source)
 		gauge(deadLetters, float64(w.Dead), source, "")
+		gauge(heldLines, float64(w.HeldLines), source, "")
 	}
 	for destination, w := range d.grouped(&d.metrics.destinations, d.last.Destinations) {
 		gauge(messagesPending, float64(w.Open), destination)
 		gauge(messagesOldest, d.age(w.OldestDueAt), destination)
 		gauge(deadLetters, float64(w.Dead), "", destination)
-		gauge(heldLines, float64(w.HeldLines), destination)
+		gauge(heldLines, float64(w.HeldLines), "", destination)
 	}
 	gauge(databaseBytes, float64(d.last.Bytes))
 	gauge(logBytes, float64(d.last.LogBytes))

@@ -77,7 +77,7 @@ func (m *Metrics) makeOfDeliveries() {
 	m.claimSize = m.histogram("claim_batch_size", "Events in a statement that claims.", prometheus.ExponentialBuckets(1, 2, 11))
 	m.reopened = m.counters("reopened_total", "Dead events that a delivery reopened.", "source")
 	m.other = m.counters("other_body_total", "Duplicates whose body differs from the first one.", "source")
-	m.unordered = m.counters("unordered_total", "New messages of routes with order whose events lack the key or the version.", "source")
+	m.unordered = m.counters("unordered_total", "New messages of routes, and events of handlers, with an order whose key or version is missing.", "source")
 	m.reconciled = m.counters("reconciled_total", "Events that never arrived by webhook, which this gateway claimed from the provider's list.", "source")
 	m.reconcileFailures = m.counters("reconcile_failures_total", "Times that this gateway could not read the provider's list of events.", "source")
 	m.lost = m.counters("unrouted_total", "New events that matched no route and have no consumer.", "source")

@@ -13,7 +13,7 @@ import (
 var (
 	sourceBacklogSQL = statement(`
 SELECT n.name,
-	least($2::bigint, fresh.n + tried.n), least(fresh.oldest, tried.oldest), dead.n, 0::bigint
+	least($2::bigint, fresh.n + tried.n), least(fresh.oldest, tried.oldest), dead.n, held.n
 FROM unnest($1::text[]) n(name)
 CROSS JOIN LATERAL (` + oldestEventsSQL + freshSQL + ` ORDER BY s.due_at LIMIT $2::bigint) s) fresh
 CROSS JOIN LATERAL (` + oldestEventsSQL + triedSQL + ` ORDER BY s.due_at LIMIT $2::bigint) s) tried
@@ -22,10 +22,11 @@ CROSS JOIN LATERAL (
 		SELECT 1 FROM {schema}.event_state s WHERE s.source COLLATE "C" >= n.name AND s.source COLLATE "C" <= n.name AND s.state = 3
 		ORDER BY s.source COLLATE "C" LIMIT $2::bigint
 	) s
-) dead`)
+) dead
+CROSS JOIN LATERAL (` + heldSQL("chr(10) || n.name") + `) held`)
 
 	oldestEventsSQL = `
-	SELECT count(*) AS n, min(s.due_at) AS oldest FROM (
+	SELECT count(*) AS n, min(s.due_at) FILTER (WHERE s.due_at < {schema}.parked()) AS oldest FROM (
 		SELECT s.due_at FROM {schema}.event_state s WHERE s.source = n.name AND `
 
 	// Dead messages and events are compared by two bounds: only the index that begins with the name has that
@@ -45,12 +46,17 @@ CROSS JOIN LATERAL (
 		ORDER BY m.destination, m.received_at LIMIT $2::bigint
 	) m
 ) dead
-CROSS JOIN LATERAL (
-	SELECT count(*) AS n FROM (
-		SELECT 1 FROM {schema}.ordered_message l WHERE l.destination = n.name AND l.state = 1 ORDER BY l.line LIMIT $2::bigint
-	) l
-) held`)
+CROSS JOIN LATERAL (` + heldSQL("n.name") + `) held`)
 )
+
+// heldSQL counts the lines of a destination that wait at a dead letter.
+func heldSQL(destination string) string {
+	return `
+	SELECT count(*) AS n FROM (
+		SELECT 1 FROM {schema}.ordered_message l WHERE l.destination = ` + destination + ` AND l.state = 1 ORDER BY l.line LIMIT $2::bigint
+	) l
+`
+}
 
 const (
 	// inOrderSQL makes the server read an index in its order, and stop at the limit. A server without

@@ -145,7 +145,10 @@ func (s *Store) onLetters(ctx context.Context, conn Conn, sql string, p *driver.
 	if err != nil {
 		return nil, err
 	}
-	return done, s.settle(ctx, conn, slices.DeleteFunc(ids, func(id string) bool { return id == "" }), p.Now)
+	for i := range ids {
+		ids[i] = p.Letters[places[i]].Place()
+	}
+	return done, s.settle(ctx, conn, ids, p.Now)
 }
 
 var (

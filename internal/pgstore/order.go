@@ -18,6 +18,12 @@ FROM {schema}.admit($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::bytea
 
 	settleLinesSQL = statement(`SELECT {schema}.settle_messages($1::text[], $2::timestamptz)`)
 
+	settleEventsSQL = statement(`SELECT {schema}.settle_events($1::bytea[], $2::text[], $3::bytea[], $4::text[], $5::timestamptz)`)
+
+	// markOrderedSQL is markSQL for a run with events of lines.
+	markOrderedSQL = statement(`
+SELECT key FROM {schema}.mark_ordered($1::bigint, $2::bytea[], $3::bytea[], nullif($4::bigint, -1), $5::text) AS key`)
+
 	sweepLinesSQL = statement(`SELECT line, coalesce(refusal, '') FROM {schema}.sweep_lines($1::bytea, $2::int)`)
 
 	waitingSQL = statement(`
@@ -47,6 +53,11 @@ JOIN {schema}.ordered_message o ON o.message_id = n.before
 ON CONFLICT (message_id) DO NOTHING`)
 )
 
+// inLines reports whether one of the events is in a line.
+func inLines(results []driver.WorkResult) bool {
+	return slices.ContainsFunc(results, func(r driver.WorkResult) bool { return r.Line != nil })
+}
+
 // lineArgs are the places of messages in lines, as arguments.
 type lineArgs struct {
 	ids, sources    []string
@@ -68,13 +79,16 @@ func (a *lineArgs) add(id string, o *driver.Order) {
 }
 
 func hasOrder(c *driver.Claim) bool {
-	return slices.ContainsFunc(c.Messages, func(m driver.NewMessage) bool { return m.Order != nil })
+	return c.Order != nil || slices.ContainsFunc(c.Messages, func(m driver.NewMessage) bool { return m.Order != nil })
 }
 
-// lines returns the messages of this round that are in lines.
+// lines returns the events and messages of this round that are in lines.
 func (b *claimBatch) lines() *lineArgs {
 	all := &lineArgs{}
 	for _, place := range b.places {
+		if c := &b.Claims[place]; c.Order != nil && c.Work == driver.WorkQueued && c.Undecided == "" {
+			all.add(driver.EventPlace(c.Key), c.Order)
+		}
 		for _, m := range b.Claims[place].Messages {
 			if m.Order != nil {
 				all.add(m.ID, m.Order)
@@ -134,6 +148,24 @@ func (s *Store) settle(ctx context.Context, conn Conn, ids []string, now time.Ti
 		return nil
 	}
 	return scan(ctx, conn, noRows, s.text(settleLinesSQL), ids, clock(now))
+}
+
+// settleEvents lets the lines of these events go on. Their outcomes were recorded in this transaction.
+func (s *Store) settleEvents(ctx context.Context, conn Conn, p *driver.FinishParams) error {
+	if !inLines(p.Results) {
+		return nil
+	}
+	lines := newVersionArgs()
+	for i := range p.Results {
+		if r := &p.Results[i]; r.Line != nil {
+			line := *r.Line
+			if r.Outcome != driver.WorkSucceeded {
+				line.Version, line.Shown = nil, ""
+			}
+			lines.add(&line)
+		}
+	}
+	return scan(ctx, conn, noRows, s.text(settleEventsSQL), lines.objects, lines.sources, lines.versions, lines.shown, clock(p.Now))
 }
 
 const opSweepLines = "sweeping lines"

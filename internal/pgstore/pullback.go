@@ -39,7 +39,7 @@ func farEventsSQL(kind string) string {
 		SELECT s.key, CASE WHEN s.attempts > 0 THEN s.retry_in ELSE 0 END AS wait
 		FROM {schema}.event_state s
 		WHERE ` + kind + `
-			AND (s.source, s.due_at) > (i.source, setting.farthest) AND (s.source, s.due_at) <= (i.source, 'infinity'::timestamptz)
+			AND (s.source, s.due_at) > (i.source, setting.farthest) AND (s.source, s.due_at) < (i.source, {schema}.parked())
 			AND s.due_at > setting.now + CASE WHEN s.attempts > 0 THEN s.retry_in ELSE 0 END * interval '1 microsecond'
 		ORDER BY s.source, s.due_at
 		LIMIT $4::int

@@ -53,6 +53,8 @@ SELECT key FROM next ORDER BY key`, stateAgainSQL, false))
 var settleReopenedSQL = statement(`
 SELECT {schema}.settle_messages(ARRAY(
 	SELECT m.id FROM {schema}.message m WHERE m.event_key = ANY ($1::bytea[]) AND m.state = 0
+	UNION ALL
+	SELECT {schema}.place_of(k) FROM unnest($1::bytea[]) AS k
 ), $2::timestamptz)`)
 
 // reopenedSQL follows againSQL, and records the reopening in the history.

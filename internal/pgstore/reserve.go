@@ -142,7 +142,17 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 	if len(p.Results) == 0 {
 		return nil
 	}
-	return write(ctx, s.pools.Work, "recording outcomes", noRows, s.text(recordReservedSQL), append(outcomeArgs(p), reservedUntil(p.Results))...)
+	const op = "recording outcomes"
+	args := append(outcomeArgs(p), reservedUntil(p.Results))
+	if !inLines(p.Results) {
+		return write(ctx, s.pools.Work, op, noRows, s.text(recordReservedSQL), args...)
+	}
+	return transact(ctx, s.pools.Work, op, func(conn Conn) error {
+		if err := scan(ctx, conn, noRows, s.text(recordReservedSQL), args...); err != nil {
+			return err
+		}
+		return s.settleEvents(ctx, conn, p)
+	})
 }
 
 // reservedUntil returns the ends of the reservations in the form of dueMicros.

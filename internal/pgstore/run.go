@@ -218,6 +218,9 @@ func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
 	case gone != 1 || changed != int64(len(p.Results)):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errRecordGone)
 	}
+	if err := r.store.settleEvents(ctx, r.tx, p); err != nil {
+		return r.failureOfRecord(err)
+	}
 	return nil
 }
 
@@ -319,7 +322,10 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 		if err := r.checkEnd(ctx, conn, ended); err != nil {
 			return err
 		}
-		return scan(ctx, conn, noRows, r.store.text(settleSQL), append(outcomeArgs(p), r.xid)...)
+		if err := scan(ctx, conn, noRows, r.store.text(settleSQL), append(outcomeArgs(p), r.xid)...); err != nil {
+			return err
+		}
+		return r.store.settleEvents(ctx, conn, p)
 	})
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		r.ended = true

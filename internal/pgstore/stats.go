@@ -23,13 +23,13 @@ WITH RECURSIVE fresh AS (
 	FROM tried n WHERE n.source IS NOT NULL
 ), pending AS (
 	SELECT p.n, p.oldest FROM fresh f CROSS JOIN LATERAL (
-		SELECT count(*) AS n, min(due_at) AS oldest FROM (
+		SELECT count(*) AS n, min(due_at) FILTER (WHERE due_at < {schema}.parked()) AS oldest FROM (
 			SELECT s.due_at FROM {schema}.event_state s WHERE s.source = f.source AND ` + freshSQL + ` ORDER BY s.due_at LIMIT $1::bigint
 		) s
 	) p
 	UNION ALL
 	SELECT p.n, p.oldest FROM tried t CROSS JOIN LATERAL (
-		SELECT count(*), min(due_at) FROM (
+		SELECT count(*), min(due_at) FILTER (WHERE due_at < {schema}.parked()) FROM (
 			SELECT s.due_at FROM {schema}.event_state s WHERE s.source = t.source AND ` + triedSQL + ` ORDER BY s.due_at LIMIT $1::bigint
 		) s
 	) p (n, oldest)

@@ -246,8 +246,16 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 			lost, err = s.lostRows(ctx, conn, driver.LostRun{Elsewhere: true}, s.text(strayedSQL), run.keys)
 			return err
 		}
-		lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
-		return err
+		if lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted); err != nil {
+			return err
+		}
+		var dead []string
+		for i := range lost {
+			if lost[i].Dead {
+				dead = append(dead, driver.EventPlace(lost[i].Key))
+			}
+		}
+		return s.settle(ctx, conn, dead, p.Now)
 	})
 	switch {
 	case errors.Is(err, errNotLost):

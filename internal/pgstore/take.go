@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -166,7 +167,7 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		r.drop(ctx)
 		return nil, nil
 	}
-	marked, err := s.mark(ctx, r, p.Retry)
+	marked, err := s.mark(ctx, r, p)
 	if err == nil && !marked {
 		r.drop(ctx)
 		return nil, nil
@@ -326,20 +327,53 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.
 // record with it. A record with a single key counts an attempt when it is swept, so a run beside others
 // has its key twice. marked is false if no record was written, because another one holds an event of
 // the run.
-func (s *Store) mark(ctx context.Context, r *Run, retry driver.Retry) (marked bool, err error) {
+func (s *Store) mark(ctx context.Context, r *Run, p *driver.TakeParams) (marked bool, err error) {
 	retryIn := int64(noRetry)
-	if delay, last := retry.AfterInterrupted(r.events[0].Attempts + 1); !last {
+	if delay, last := p.Retry.AfterInterrupted(r.events[0].Attempts + 1); !last {
 		retryIn = delay.Microseconds()
 	}
 	keys := r.keys()
 	if r.beside && len(keys) == 1 {
 		keys = append(keys, keys[0])
 	}
+	if len(p.Lines) > 0 {
+		return s.markOrdered(ctx, r, p, keys, retryIn)
+	}
 	err = write(ctx, s.pools.Receive, "recording a run", func(Rows) error {
 		marked = true
 		return nil
 	}, s.text(markSQL), r.xid, keyArgs(keys), retryIn, r.home)
 	return marked || errors.Is(err, driver.ErrCommitUnknown), err
+}
+
+// markOrdered is mark for events of lines. It leaves those that may not run now. Their rows stay locked until the run ends,
+// and are reserved longer than that.
+func (s *Store) markOrdered(ctx context.Context, r *Run, p *driver.TakeParams, keys []driver.Key, retryIn int64) (marked bool, err error) {
+	if r.beside && len(keys) > 1 {
+		keys = slices.Concat(keys, keys) // one of them may be all that is left
+	}
+	lines := make([][]byte, len(keys))
+	for i, key := range keys {
+		if at := slices.Index(p.Keys, key); p.Lines[at] != (driver.Key{}) {
+			lines[i] = p.Lines[at][:]
+		} else {
+			lines[i] = []byte{}
+		}
+	}
+	mine := make(map[driver.Key]bool, len(keys))
+	err = write(ctx, s.pools.Receive, "recording a run", func(rows Rows) error {
+		var key []byte
+		err := rows.Scan(&key)
+		if err == nil {
+			mine[driver.Key(key)] = true
+		}
+		return err
+	}, s.text(markOrderedSQL), r.xid, keyArgs(keys), lines, retryIn, r.home)
+	if errors.Is(err, driver.ErrCommitUnknown) {
+		return true, err
+	}
+	r.events = slices.DeleteFunc(r.events, func(e driver.TakenEvent) bool { return !mine[e.Key] })
+	return len(mine) > 0, err
 }
 
 // unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too

@@ -18,11 +18,12 @@ const (
 			SELECT 1 FROM hookonce_event_state WHERE source = ?1 AND state = 0 AND (attempts > 0 OR crashes > 0) LIMIT ?2)),
 		(SELECT min(due_at) FROM (
 			SELECT * FROM (SELECT due_at FROM hookonce_event_state
-				WHERE source = ?1 AND state = 0 AND attempts = 0 AND crashes = 0 ORDER BY due_at LIMIT 1)
+				WHERE source = ?1 AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at < ` + parked + ` ORDER BY due_at LIMIT 1)
 			UNION ALL
 			SELECT * FROM (SELECT due_at FROM hookonce_event_state
-				WHERE source = ?1 AND state = 0 AND (attempts > 0 OR crashes > 0) ORDER BY due_at LIMIT 1))),
-		(SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE source = ?1 AND state = 3 LIMIT ?2)), 0`
+				WHERE source = ?1 AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at < ` + parked + ` ORDER BY due_at LIMIT 1))),
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE source = ?1 AND state = 3 LIMIT ?2)),
+		(SELECT count(*) FROM (SELECT 1 FROM hookonce_ordered_message WHERE destination = char(10) || ?1 AND state = 1 LIMIT ?2))`
 
 	backlogOfDestination = `SELECT
 		(SELECT count(*) FROM (SELECT 1 FROM hookonce_message WHERE destination = ?1 AND state IN (0, 1) LIMIT ?2)),

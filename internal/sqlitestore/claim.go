@@ -203,6 +203,11 @@ func (t *writeTx) writeWork(c *driver.Claim, id int64, newBody bool, result *dri
 			return err
 		}
 	}
+	if c.Order != nil && c.Work == driver.WorkQueued && c.Undecided == "" {
+		if err := t.joinLine(id+1<<62, "\n"+c.Source, t.now, c.Order); err != nil {
+			return err
+		}
+	}
 	for i := range c.Messages {
 		if err := t.writeMessage(c, id, &c.Messages[i], result); err != nil {
 			return err

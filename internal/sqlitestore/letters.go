@@ -91,7 +91,7 @@ func (t *writeTx) replayDead(l *driver.DeadLetterRef, generation int, operation 
 	if err != nil || changed == 0 {
 		return false, err
 	}
-	if err := t.settleIDs([]string{l.MessageID}); err != nil {
+	if err := t.settleIDs([]string{l.Place()}); err != nil {
 		return false, err
 	}
 	return true, t.record(&entry)
@@ -116,7 +116,7 @@ func (t *writeTx) discarder(operation string) func(*driver.DeadLetterRef) (bool,
 		case err != nil:
 			return false, err
 		}
-		if err := t.settleIDs([]string{l.MessageID}); err != nil {
+		if err := t.settleIDs([]string{l.Place()}); err != nil {
 			return false, err
 		}
 		return true, t.record(&entry)

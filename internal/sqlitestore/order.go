@@ -7,14 +7,16 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
 
-// parked is driver.ParkedUntil. No lease finds a message that is due then.
-var parked = strconv.FormatInt(driver.ParkedUntil.UnixMicro(), 10)
+// parked is driver.ParkedUntil. Nothing finds a message or an event that is due then.
+const parked = `253370764800000000`
+
+// eventPlaces is what the number of an event in a line is higher than its id. No message has such a number.
+const eventPlaces = `4611686018427387904`
 
 const (
 	insertLine = `INSERT INTO hookonce_object_version (object, source, version, shown, applied_at)
@@ -41,7 +43,10 @@ const (
 	// The message of a line that was let go, if it is open and no answer to it is recorded. It may have arrived,
 	// so it goes again before all others.
 	selectHolder = `SELECT v.sending FROM hookonce_object_version v CROSS JOIN hookonce_ordered_message o ON o.number = v.sending
-		CROSS JOIN hookonce_message m ON m.number = v.sending WHERE v.object = ?1 AND o.line = ?1 AND m.state < 2`
+		CROSS JOIN hookonce_message m ON m.number = v.sending WHERE v.object = ?1 AND o.line = ?1 AND m.state < 2
+		UNION ALL
+		SELECT v.sending FROM hookonce_object_version v CROSS JOIN hookonce_ordered_message o ON o.number = v.sending
+		CROSS JOIN hookonce_event_state s ON s.id = v.sending - ` + eventPlaces + ` WHERE v.object = ?1 AND o.line = ?1 AND s.state = 1`
 
 	setSending = `UPDATE hookonce_object_version SET sending = ? WHERE object = ?`
 
@@ -52,29 +57,45 @@ const (
 	clearSending = `UPDATE hookonce_object_version SET sending = NULL WHERE object = ? AND sending = ?`
 
 	// The first message of a line that keeps others of version ?2 or higher waiting.
-	selectBefore = `SELECT o.number FROM hookonce_ordered_message o JOIN hookonce_message m ON m.number = o.number
-		WHERE o.line = ?1 AND o.state < 2 AND (o.version = x'' OR o.version >= ?2) AND (m.state < 2 OR m.state = 3 AND o.hold)
+	selectBefore = `SELECT o.number` + fromPlaces + `
+		WHERE o.line = ?1 AND o.state < 2 AND (o.version = x'' OR o.version >= ?2)
+			AND (coalesce(m.state, s.state) < 2 OR coalesce(m.state, s.state) = 3 AND o.hold)
 		ORDER BY o.version, o.received_at, o.number LIMIT 1`
 
-	selectFront = `SELECT o.number, o.version, o.state, o.hold, coalesce(m.state, 2), coalesce(m.due_at, 0)
-		FROM hookonce_ordered_message o LEFT JOIN hookonce_message m ON m.number = o.number
+	selectFront = `SELECT o.number, o.version, o.state, o.hold, coalesce(m.state, s.state, 2), coalesce(m.due_at, s.due_at, 0)` + fromPlaces + `
 		WHERE o.line = ? AND o.state < 2 ORDER BY o.version, o.received_at, o.number LIMIT 1`
+
+	fromPlaces = ` FROM hookonce_ordered_message o LEFT JOIN hookonce_message m ON m.number = o.number
+		LEFT JOIN hookonce_event_state s ON s.id = o.number - ` + eventPlaces
 
 	parkMessage = `UPDATE hookonce_message SET state = 0, attempts = attempts - 1, due_at = ? WHERE number = ?`
 
 	wakeMessage = `UPDATE hookonce_message SET due_at = ? WHERE number = ? AND state = 0`
+
+	parkEvent = `UPDATE hookonce_event_state SET due_at = ? WHERE id = ? - ` + eventPlaces
+
+	wakeEvent = parkEvent + ` AND state = 0`
+
+	selectReserved = `SELECT s.id + ` + eventPlaces + `, char(10) || s.source, s.received_at, s.due_at = ? AND s.state = 0
+		FROM hookonce_event_state s WHERE s.id = (SELECT id FROM hookonce_event WHERE key = ?)`
+
+	numberOfEvent = `SELECT id + ` + eventPlaces + ` FROM hookonce_event WHERE key = ?`
+
+	// The event is the one of its line that was let go last.
+	selectMayRun = `SELECT EXISTS (SELECT 1 FROM hookonce_object_version
+		WHERE object = ?1 AND sending = (SELECT id + ` + eventPlaces + ` FROM hookonce_event WHERE key = ?2))`
 
 	numberOf = `SELECT number FROM hookonce_message WHERE ` + ofID
 
 	nextLine = `SELECT line FROM hookonce_ordered_message WHERE line > ? AND state < 2 ORDER BY line LIMIT 1`
 
 	countWaiting = `SELECT count(*) FROM (SELECT 1 FROM hookonce_ordered_message d JOIN hookonce_ordered_message o ON o.line = d.line
-		WHERE d.number = ` + numberOfID + ` AND d.state = 1 AND o.state < 2 AND o.number <> d.number LIMIT ?5)`
+		WHERE d.number = ?1 AND d.state = 1 AND o.state < 2 AND o.number <> d.number LIMIT ?2)`
 
 	selectPassed = `SELECT EXISTS (SELECT 1 FROM hookonce_ordered_message o JOIN hookonce_object_version v ON v.object = o.line
-		WHERE o.number = ` + numberOfID + ` AND o.version <> x'' AND o.version < v.version)`
+		WHERE o.number = ? AND o.version <> x'' AND o.version < v.version)`
 
-	forceOrdered = `UPDATE hookonce_ordered_message SET forced = 1 WHERE number = ` + numberOfID
+	forceOrdered = `UPDATE hookonce_ordered_message SET forced = 1 WHERE number = ?`
 
 	copyOrdered = `INSERT INTO hookonce_ordered_message (number, line, source, destination, version, received_at, hold, forced)
 		SELECT ?6, line, source, destination, version, received_at, hold, ?5 FROM hookonce_ordered_message WHERE ` + ofID + `
@@ -155,7 +176,11 @@ func (t *writeTx) admitAll(p *driver.AdmitParams, all []driver.Admission) error 
 func (t *writeTx) findInLine(o *driver.OrderedMessage, a *driver.Admission) (*inLine, error) {
 	m := inLine{}
 	var held bool
-	switch err := t.queryRow(selectLeased, idArgs(o.ID, o.Token)...).Scan(&m.number, &m.destination, &m.receivedAt, &held); {
+	query, args := selectLeased, idArgs(o.ID, o.Token)
+	if key, ok := eventAt(o.ID); ok {
+		query, args = selectReserved, []any{o.Token, key}
+	}
+	switch err := t.queryRow(query, args...).Scan(&m.number, &m.destination, &m.receivedAt, &held); {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:
 		return nil, err
@@ -240,7 +265,11 @@ func (t *writeTx) admit(m *inLine, a *driver.Admission) error {
 		_, err = t.exec(setSending, m.number, m.line[:])
 		return err
 	}
-	_, err = t.exec(parkMessage, driver.ParkedUntil.UnixMicro(), m.number)
+	query := parkMessage
+	if isEvent(m.number) {
+		query = parkEvent
+	}
+	_, err = t.exec(query, driver.ParkedUntil.UnixMicro(), m.number)
 	return err
 }
 
@@ -373,41 +402,19 @@ func (t *writeTx) wake(line driver.Key, number int64) error {
 	if holder, err := t.holder(line); err != nil || holder != 0 && holder != number {
 		return err
 	}
+	query := wakeMessage
+	if isEvent(number) {
+		query = wakeEvent
+	}
 	// If a trigger refuses this row, the outcome of the message before it counts, and the sweep tries again.
 	err := t.whole(func() error {
-		_, err := t.exec(wakeMessage, t.now, number)
+		_, err := t.exec(query, t.now, number)
 		return err
 	})
 	if resultCode(err) == codeConstraint {
 		return nil
 	}
 	return err
-}
-
-// settleIDs settles the lines of messages. It ignores those that are in none.
-func (t *writeTx) settleIDs(ids []string) error {
-	var lines []driver.Key
-	for _, id := range ids {
-		var m inLine
-		switch err := t.queryRow(numberOf, idArgs(id)...).Scan(&m.number); {
-		case errors.Is(err, sql.ErrNoRows):
-			continue
-		case err != nil:
-			return err
-		}
-		if placed, err := t.findPlace(&m); err != nil {
-			return err
-		} else if !placed {
-			continue
-		}
-		for _, query := range []string{reopenOrdered, unforceOrdered} {
-			if _, err := t.exec(query, m.number); err != nil {
-				return err
-			}
-		}
-		lines = append(lines, m.line)
-	}
-	return t.settleAll(lines)
 }
 
 // SettleLines implements driver.Store.
@@ -457,7 +464,14 @@ func (s *Store) SweepLines(ctx context.Context, after driver.Key, limit int) (se
 // WaitingBehind implements driver.Store.
 func (s *Store) WaitingBehind(ctx context.Context, messageID string) (n int, err error) {
 	err = s.read(ctx, "counting messages that wait", func(ctx context.Context, tx *sql.Tx) error {
-		return tx.QueryRowContext(ctx, countWaiting, idArgs(messageID, driver.MaxWaiting)...).Scan(&n)
+		number, err := numberAt(func(query string, args ...any) *sql.Row { return tx.QueryRowContext(ctx, query, args...) }, messageID)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return nil
+		case err != nil:
+			return err
+		}
+		return tx.QueryRowContext(ctx, countWaiting, number, driver.MaxWaiting).Scan(&n)
 	})
 	return n, err
 }

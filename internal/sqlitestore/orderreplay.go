@@ -1,6 +1,8 @@
 package sqlitestore
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -16,7 +18,11 @@ func (t *writeTx) keepOrder(p *driver.ReplayParams, e *lifecycle.Event, plan *li
 	again, _, before := plan.InLines(e)
 	for _, id := range append(again, before...) {
 		var passed bool
-		if err := t.queryRow(selectPassed, idArgs(id)...).Scan(&passed); err != nil {
+		number, err := numberAt(t.queryRow, id)
+		if err == nil {
+			err = t.queryRow(selectPassed, number).Scan(&passed)
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 		if passed {
@@ -42,9 +48,40 @@ func (t *writeTx) replace(p *driver.ReplayParams, e *lifecycle.Event, plan *life
 		return err
 	}
 	for _, id := range again {
-		if _, err := t.exec(forceOrdered, idArgs(id)...); err != nil {
+		number, err := numberAt(t.queryRow, id)
+		if err == nil {
+			_, err = t.exec(forceOrdered, number)
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 	}
 	return nil
+}
+
+// settleIDs settles the lines of messages. It ignores those that are in none.
+func (t *writeTx) settleIDs(ids []string) error {
+	var lines []driver.Key
+	for _, id := range ids {
+		var m inLine
+		var err error
+		switch m.number, err = numberAt(t.queryRow, id); {
+		case errors.Is(err, sql.ErrNoRows):
+			continue
+		case err != nil:
+			return err
+		}
+		if placed, err := t.findPlace(&m); err != nil {
+			return err
+		} else if !placed {
+			continue
+		}
+		for _, query := range []string{reopenOrdered, unforceOrdered} {
+			if _, err := t.exec(query, m.number); err != nil {
+				return err
+			}
+		}
+		lines = append(lines, m.line)
+	}
+	return t.settleAll(lines)
 }

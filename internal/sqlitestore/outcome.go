@@ -60,6 +60,13 @@ func checkResults(p *driver.FinishParams) error {
 			return fmt.Errorf("%w: an event has the unknown outcome %d", driver.ErrBadRow, r.Outcome)
 		}
 	}
+	for i := range p.Results {
+		if line := p.Results[i].Line; line != nil {
+			if err := checkVersion(line); err != nil {
+				return err
+			}
+		}
+	}
 	for i := range p.Versions {
 		if err := checkVersion(&p.Versions[i]); err != nil {
 			return err

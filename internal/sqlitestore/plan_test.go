@@ -65,8 +65,8 @@ func TestPlans(t *testing.T) {
 		}, true},
 		{"count pending", countPending, []string{"INDEX hookonce_event_state_fresh", "INDEX hookonce_event_state_tried"}, false},
 		{"oldest pending", selectOldestPending, []string{
-			"INDEX hookonce_event_state_fresh (source>?)", "INDEX hookonce_event_state_fresh (source=?)",
-			"INDEX hookonce_event_state_tried (source>?)", "INDEX hookonce_event_state_tried (source=?)",
+			"INDEX hookonce_event_state_fresh (source>?)", "INDEX hookonce_event_state_fresh (source=? AND due_at<?)",
+			"INDEX hookonce_event_state_tried (source>?)", "INDEX hookonce_event_state_tried (source=? AND due_at<?)",
 		}, false},
 		{"count dead events", countDeadEvents, []string{"COVERING INDEX hookonce_event_state_dead"}, false},
 		{"count dead", countDead, []string{"COVERING INDEX hookonce_message_dead"}, false},

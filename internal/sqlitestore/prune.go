@@ -69,7 +69,7 @@ const (
 		WHERE message_id IN (SELECT id FROM hookonce_message WHERE event = ?)`
 	deleteTries   = `DELETE FROM hookonce_event_attempt WHERE key = ?`
 	deleteOrdered = `DELETE FROM hookonce_ordered_message
-		WHERE number IN (SELECT number FROM hookonce_message WHERE event = ?)`
+		WHERE number IN (SELECT number FROM hookonce_message WHERE event = ?1 UNION ALL SELECT ?1 + ` + eventPlaces + `)`
 	deleteMessages = `DELETE FROM hookonce_message WHERE event = ?`
 	deleteCount    = `DELETE FROM hookonce_delivery_count WHERE key = ?`
 	deleteBodySeen = `DELETE FROM hookonce_body_seen WHERE body_key = ? AND key = ?`

@@ -14,10 +14,10 @@ const opPullBack = "pulling due times back"
 // ?4 the source or destination. They read only the far end of an index.
 const (
 	farFresh = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_fresh
-		WHERE source = ?4 AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at > ?2 LIMIT ?3`
+		WHERE source = ?4 AND state = 0 AND attempts = 0 AND crashes = 0 AND due_at > ?2 AND due_at < ` + parked + ` LIMIT ?3`
 
 	farTried = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_tried
-		WHERE source = ?4 AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at > ?2
+		WHERE source = ?4 AND state = 0 AND (attempts > 0 OR crashes > 0) AND due_at > ?2 AND due_at < ` + parked + `
 			AND due_at > ?1 + iif(attempts > 0, retry_in, 0) LIMIT ?3`
 
 	farRunning = ` FROM hookonce_event_state INDEXED BY hookonce_event_state_running

@@ -61,6 +61,8 @@ func (t *writeTx) reopen(key driver.Key) (bool, error) {
 		if _, err := t.exec(reopenPlaces, key[:]); err != nil {
 			return false, err
 		}
+	} else if err := t.settleIDs([]string{driver.EventPlace(key)}); err != nil {
+		return false, err
 	}
 	return true, t.record(&entry)
 }

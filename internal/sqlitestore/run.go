@@ -238,6 +238,9 @@ func (r *run) record(p *driver.FinishParams, failed bool) error {
 	if err := r.t.keepVersions(p.Versions); err != nil {
 		return err
 	}
+	if err := r.t.settleEvents(p.Results); err != nil {
+		return err
+	}
 	return r.t.alive()
 }
 
@@ -322,6 +325,9 @@ func (r *run) settle(ctx context.Context, op string, p *driver.FinishParams) err
 		recorded, err := t.recordRun(r, p, ended)
 		if err == nil && recorded == 0 {
 			return errRecordGone
+		}
+		if err == nil {
+			err = t.settleEvents(p.Results)
 		}
 		return err
 	})

@@ -27,9 +27,9 @@ const (
 			FROM tried t WHERE t.source IS NOT NULL
 		)
 		SELECT min(due_at) FROM (
-			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = f.source AND ` + fresh + `) AS due_at FROM fresh f
+			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = f.source AND ` + fresh + ` AND due_at < ` + parked + `) AS due_at FROM fresh f
 			UNION ALL
-			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = t.source AND ` + tried + `) FROM tried t
+			SELECT (SELECT min(due_at) FROM hookonce_event_state WHERE source = t.source AND ` + tried + ` AND due_at < ` + parked + `) FROM tried t
 		)`
 
 	countDeadEvents  = `SELECT count(*) FROM (SELECT 1 FROM hookonce_event_state WHERE state = 3 ORDER BY received_at LIMIT ?1)`

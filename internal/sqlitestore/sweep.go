@@ -119,5 +119,8 @@ func (t *writeTx) lose(e *lostEvent) error {
 		return err
 	}
 	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)
+	if err == nil && e.Dead {
+		err = t.settleIDs([]string{driver.EventPlace(e.Key)})
+	}
 	return err
 }

@@ -142,7 +142,10 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, each eachRow[takenEvent]) error {
 	var refusal error
 	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
-		if r.taken, err = t.pick(p); err != nil {
+		if r.taken, err = t.pick(p); err == nil && len(p.Lines) > 0 {
+			r.taken, err = t.mayRun(p, r.taken)
+		}
+		if err != nil {
 			return err
 		}
 		r.token = nextToken(t.now, r.taken)
@@ -327,8 +330,12 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 		if errors.Is(err, sql.ErrNoRows) || err == nil && due != r.ReservedUntil.UnixMicro() {
 			return nil
 		}
+		var held bool
 		if err == nil {
-			_, err = t.recordOutcome(r, fence{state: statePending})
+			held, err = t.recordOutcome(r, fence{state: statePending})
+		}
+		if err == nil && held {
+			err = t.settleEvents(p.Results[i : i+1])
 		}
 		return err
 	})

@@ -116,7 +116,7 @@ func (t *writeTx) undiscard(operation string, d *discard) (bool, error) {
 	if err != nil || changed == 0 {
 		return false, err
 	}
-	if err := t.settleIDs([]string{d.letter.MessageID}); err != nil {
+	if err := t.settleIDs([]string{d.letter.Place()}); err != nil {
 		return false, err
 	}
 	return true, t.record(&historyEntry{

@@ -20,34 +20,34 @@ const (
 
 // workAlone runs events one by one, each in its own transaction. It may leave some of them; these
 // are taken again as any other event.
-func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, current map[driver.Key][]byte) {
+func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, ready *prepared) {
 	missed := 0
 	for i := range events {
 		if ctx.Err() != nil || missed == maxMissed {
 			return
 		}
 		missed++
-		if w.runAlone(ctx, workCtx, &events[i], current, false) {
+		if w.runAlone(ctx, workCtx, &events[i], ready, false) {
 			missed = 0
 		}
 	}
 }
 
 // runAlone is runUntilEnded within the budget.
-func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
+func (w *Workers[T]) runAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, ready *prepared, suspect bool) (taken bool) {
 	if !w.budget.acquire(ctx, false) {
 		return false
 	}
 	defer w.budget.release(false)
-	return w.runUntilEnded(ctx, workCtx, seen, current, suspect)
+	return w.runUntilEnded(ctx, workCtx, seen, ready, suspect)
 }
 
 // runUntilEnded runs one event, and again while the database gives up in favour of other
 // transactions. It reports whether the event could be taken. With suspect, an interruption counts an
 // attempt.
-func (w *Workers[T]) runUntilEnded(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect bool) (taken bool) {
+func (w *Workers[T]) runUntilEnded(ctx, workCtx context.Context, seen *driver.TakenEvent, ready *prepared, suspect bool) (taken bool) {
 	for try := 1; try <= maxGivenUp && ctx.Err() == nil; try++ {
-		switch w.tryAlone(ctx, workCtx, seen, current, suspect, try == maxGivenUp) {
+		switch w.tryAlone(ctx, workCtx, seen, ready, suspect, try == maxGivenUp) {
 		case aloneEnded:
 			return true
 		case aloneMissed:
@@ -79,22 +79,22 @@ const (
 	aloneGivenUp                    // the database gave up in favour of another transaction
 )
 
-func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, current map[driver.Key][]byte, suspect, final bool) aloneResult {
-	run, err := w.take(workCtx, &driver.TakeParams{
+func (w *Workers[T]) tryAlone(ctx, workCtx context.Context, seen *driver.TakenEvent, ready *prepared, suspect, final bool) aloneResult {
+	run, err := w.takeReserved(workCtx, &driver.TakeParams{
 		Source: seen.Source, Keys: []driver.Key{seen.Key}, Limit: 1, Beside: !suspect, HandlerTimeout: w.o.HandlerTimeout,
-	})
+	}, ready)
 	switch {
 	case err != nil:
 		w.log.Warn("taking an event failed; retrying in 1s", slog.String("source", seen.Source), slog.String("event_id", seen.EventID), slog.Any("error", err))
 		return aloneMissed
 	case run == nil:
 		return aloneMissed
-	case hadTurn(seen, &run.Events()[0], suspect && current == nil):
+	case hadTurn(seen, &run.Events()[0], suspect && ready.current == nil):
 		// Another worker ran it, and it failed: its next attempt has its own due time.
 		w.abandon(workCtx, run)
 		return aloneMissed
 	}
-	if again, _ := w.work(ctx, workCtx, run, current, final); len(again) > 0 {
+	if again, _ := w.work(ctx, workCtx, run, ready, final); len(again) > 0 {
 		return aloneGivenUp
 	}
 	return aloneEnded

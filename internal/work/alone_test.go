@@ -51,7 +51,7 @@ func TestTurnOfAnotherWorker(t *testing.T) {
 			Wake: func(string) {}, Reopened: func() {}, Observe: func(*Observed) {},
 		})
 		seen := fakeEvent
-		got := w.tryAlone(t.Context(), t.Context(), &seen, nil, tt.suspect, false)
+		got := w.tryAlone(t.Context(), t.Context(), &seen, &prepared{}, tt.suspect, false)
 		if freed := !db.abandoned.IsZero(); got != tt.want || freed != (tt.want == aloneMissed) {
 			t.Errorf("%s: result %d, given back: %t; want %d, and only then given back", name, got, freed, tt.want)
 		}

@@ -51,16 +51,16 @@ func (w *Workers[T]) newBatch(ctx, workCtx context.Context, run driver.Run[T], g
 // work runs the handlers of a run's events and ends the run. It returns the events that must run
 // alone: those of a batch with a failed event, or the only event if the database gave up in favour
 // of another transaction, unless final. more says that it gave events back that are due.
-func (w *Workers[T]) work(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
+func (w *Workers[T]) work(ctx, workCtx context.Context, run driver.Run[T], ready *prepared, final bool) (again []driver.TakenEvent, more bool) {
 	ended := false
 	defer w.abandonUnless(workCtx, run, &ended)
-	again, more = w.workBatch(ctx, workCtx, run, current, final)
+	again, more = w.workBatch(ctx, workCtx, run, ready, final)
 	ended = true
 	return again, more
 }
 
 // workBatch is work without its care for callbacks that end the goroutine.
-func (w *Workers[T]) workBatch(ctx, workCtx context.Context, run driver.Run[T], current map[driver.Key][]byte, final bool) (again []driver.TakenEvent, more bool) {
+func (w *Workers[T]) workBatch(ctx, workCtx context.Context, run driver.Run[T], ready *prepared, final bool) (again []driver.TakenEvent, more bool) {
 	b := w.newBatch(ctx, workCtx, run, min(w.o.HandlerTimeout, returnGrace))
 	b.final = final
 	taken := run.Events()
@@ -72,7 +72,7 @@ func (w *Workers[T]) workBatch(ctx, workCtx context.Context, run driver.Run[T], 
 			more = true
 			break
 		}
-		ev.Current = current[ev.Key]
+		ev.Current = ready.current[ev.Key]
 		b.add(ev)
 	}
 	if err := b.lockVersions(b.ctx); err != nil {
@@ -102,7 +102,7 @@ func (b *batch[T]) add(ev *Event) {
 	b.events = append(b.events, ev)
 	b.objects = append(b.objects, nil)
 	src := b.o.Source(ev.Source)
-	if src == nil || ev.Unreadable != nil {
+	if src == nil || ev.Unreadable != nil || src.Order != nil && src.Ordered(ev.Type) {
 		return
 	}
 	object, ok := src.Stale.ObjectOf("", &stale.Event{ID: ev.EventID, Type: ev.Type, Header: ev.Header, Body: ev.Body})

@@ -17,17 +17,31 @@ const (
 	maxRefetch    = 16 // calls of Refetch by one worker at a time
 )
 
-// stepRefetch is step for a source with Refetch. It reserves events, fetches the current state of
-// their objects, and then takes them, so that no transaction is open meanwhile. If the process is
+// stepReserved is step for a source with Refetch or order. It reserves events, finds those whose turn it is, fetches the
+// current state of their objects, and then takes them, so that no transaction is open meanwhile. If the process is
 // killed in between, the events lose the time of the reservation and no attempt.
-func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (more bool, err error) {
-	limit := min(w.o.Batch, maxRefetch)
-	reserved, err := w.reserve(ctx, src.Name, limit, src.RefetchTimeout+refetchMargin, driver.NoSuspects)
-	if err != nil || len(reserved) == 0 {
+func (w *Workers[T]) stepReserved(ctx, workCtx context.Context, src *Source, oneByOne bool) (more bool, err error) {
+	limit, duration := w.sizes.limit(src.Name, w.o.Batch), orderReservation
+	if src.Refetch != nil {
+		limit, duration = min(w.o.Batch, maxRefetch), src.RefetchTimeout+refetchMargin
+	}
+	if oneByOne {
+		limit = 1
+	}
+	found, err := w.reserve(ctx, src.Name, limit, duration, driver.NoSuspects)
+	if err != nil || len(found) == 0 {
 		return false, err
 	}
-	current, failures := w.refetchAll(workCtx, src, reserved)
-	w.recordReserved(ctx, workCtx, failures)
+	ready := &prepared{}
+	reserved, err := w.admit(ctx, src, found, ready)
+	if err != nil {
+		return false, err
+	}
+	var failures map[driver.Key]*fetchFailure
+	if src.Refetch != nil {
+		ready.current, failures = w.refetchAll(workCtx, src, reserved, ready)
+		w.recordReserved(ctx, workCtx, failures)
+	}
 	var fresh, alone []driver.TakenEvent
 	for i := range reserved {
 		e := &reserved[i]
@@ -40,14 +54,14 @@ func (w *Workers[T]) stepRefetch(ctx, workCtx context.Context, src *Source) (mor
 		}
 	}
 	if len(fresh) > 0 {
-		failed, err := w.takeFetched(ctx, workCtx, fresh, current)
+		failed, err := w.runReserved(ctx, workCtx, fresh, ready)
 		if err != nil {
 			return false, err
 		}
 		alone = append(alone, failed...)
 	}
-	w.workAlone(ctx, workCtx, alone, current)
-	return mayHaveMore(reserved, limit), nil
+	w.workAlone(ctx, workCtx, alone, ready)
+	return mayHaveMore(found, limit), nil
 }
 
 // reserve keeps due events from other workers for as long as preparing them may take.
@@ -59,9 +73,9 @@ func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, dura
 	})
 }
 
-// takeFetched runs reserved events, in one run. It leaves those that were due again before it could
+// runReserved runs reserved events, in one run. It leaves those that were due again before it could
 // take them, and that another worker has reserved or run since.
-func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver.TakenEvent, current map[driver.Key][]byte) ([]driver.TakenEvent, error) {
+func (w *Workers[T]) runReserved(ctx, workCtx context.Context, reserved []driver.TakenEvent, ready *prepared) ([]driver.TakenEvent, error) {
 	if !w.budget.acquire(ctx, false) {
 		return nil, nil
 	}
@@ -72,9 +86,9 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 		seen[keys[i]] = &reserved[i]
 	}
 	for len(keys) > 0 {
-		run, err := w.take(workCtx, &driver.TakeParams{
+		run, err := w.takeReserved(workCtx, &driver.TakeParams{
 			Source: reserved[0].Source, Keys: keys, Limit: len(keys), Beside: true, HandlerTimeout: w.o.HandlerTimeout,
-		})
+		}, ready)
 		if err != nil || run == nil {
 			return nil, err
 		}
@@ -86,7 +100,7 @@ func (w *Workers[T]) takeFetched(ctx, workCtx context.Context, reserved []driver
 			}
 		}
 		if len(keys) == len(taken) {
-			alone, _ := w.work(ctx, workCtx, run, current, false)
+			alone, _ := w.work(ctx, workCtx, run, ready, false)
 			return alone, nil
 		}
 		w.abandon(workCtx, run)
@@ -102,7 +116,7 @@ type fetchFailure struct {
 }
 
 // refetchAll fetches the current states for events, all at once.
-func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []driver.TakenEvent) (map[driver.Key][]byte, map[driver.Key]*fetchFailure) {
+func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []driver.TakenEvent, ready *prepared) (map[driver.Key][]byte, map[driver.Key]*fetchFailure) {
 	current := make(map[driver.Key][]byte)
 	failures := make(map[driver.Key]*fetchFailure)
 	var mu sync.Mutex
@@ -119,7 +133,7 @@ func (w *Workers[T]) refetchAll(ctx context.Context, src *Source, events []drive
 				return
 			}
 			result := judge(&ev.TakenEvent, w.o.Retry, err)
-			result.Took, result.ReservedUntil = time.Since(began), ev.DueAt
+			result.Took, result.ReservedUntil, result.Line = time.Since(began), ev.DueAt, ready.lines[ev.Key]
 			failures[ev.Key] = &fetchFailure{ev, result, err}
 		})
 	}

@@ -75,24 +75,27 @@ func (w *Workers[T]) stepSuspect(ctx, workCtx context.Context, t task) (more boo
 	if err != nil || len(reserved) == 0 {
 		return false, err
 	}
+	ready := &prepared{}
+	if reserved, err = w.admit(ctx, src, reserved, ready); err != nil || len(reserved) == 0 {
+		return err == nil, err
+	}
 	suspect := &reserved[0]
 	last := suspect.Attempts+1 >= w.o.Retry.Attempts
 	if last && w.alone.rest() > 0 {
 		return true, nil
 	}
-	var current map[driver.Key][]byte
 	if src.Refetch != nil {
 		var failures map[driver.Key]*fetchFailure
-		current, failures = w.refetchAll(workCtx, src, reserved)
+		ready.current, failures = w.refetchAll(workCtx, src, reserved, ready)
 		if len(failures) > 0 {
 			w.recordReserved(ctx, workCtx, failures)
 			return true, nil
 		}
 	}
 	if !last {
-		w.runAlone(ctx, workCtx, suspect, current, true)
+		w.runAlone(ctx, workCtx, suspect, ready, true)
 		return true, nil
 	}
-	w.alone.during(ctx, w.budget, func() { w.runUntilEnded(ctx, workCtx, suspect, current, true) })
+	w.alone.during(ctx, w.budget, func() { w.runUntilEnded(ctx, workCtx, suspect, ready, true) })
 	return true, nil
 }

@@ -99,14 +99,17 @@ type Event struct {
 
 // Source holds the settings of a source that concern its events. It does not change.
 type Source struct {
-	Name            string
-	Stale           *stale.Rules
-	Refetch         func(ctx context.Context, ev *Event) ([]byte, error) // nil without it
-	RefetchTimeout  time.Duration
-	Inline          bool          // its deliveries are handled by Workers.Inline
-	AckTimeout      time.Duration // for the answer to an Inline delivery
-	Reopen          bool          // a delivery of a dead event reopens it
-	DeadLetterAfter int           // failures of an Inline handler
+	Name           string
+	Stale          *stale.Rules
+	Refetch        func(ctx context.Context, ev *Event) ([]byte, error) // nil without it
+	RefetchTimeout time.Duration
+	// Order returns the place of an event in a line; nil if it has none. It is nil if no handler of the source has an order.
+	Order           func(ev *Event) *driver.Order
+	Ordered         func(eventType string) bool // its handler has an order, so no stale rule applies; not nil with Order
+	Inline          bool                        // its deliveries are handled by Workers.Inline
+	AckTimeout      time.Duration               // for the answer to an Inline delivery
+	Reopen          bool                        // a delivery of a dead event reopens it
+	DeadLetterAfter int                         // failures of an Inline handler
 }
 
 // Options are the settings and callbacks of Workers, which call them concurrently.
@@ -263,8 +266,8 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if rests {
 		return false, nil // the next look for due events comes back to it
 	}
-	if src := w.o.Source(t.source); src != nil && src.Refetch != nil {
-		return w.stepRefetch(ctx, workCtx, src)
+	if src := w.o.Source(t.source); src != nil && (src.Refetch != nil || src.Order != nil) {
+		return w.stepReserved(ctx, workCtx, src, alone)
 	}
 	p := &driver.TakeParams{
 		Source: t.source, Types: w.types[t.source], Limit: w.sizes.limit(t.source, w.o.Batch), Tried: t.tried,
@@ -277,7 +280,7 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if len(taken) == 0 {
 		return false, err
 	}
-	w.workAlone(ctx, workCtx, again, nil)
+	w.workAlone(ctx, workCtx, again, &prepared{})
 	return more || mayHaveMore(taken, p.Limit), nil
 }
 
@@ -291,7 +294,7 @@ func (w *Workers[T]) takeBatch(ctx, workCtx context.Context, p *driver.TakeParam
 	if err != nil || run == nil {
 		return nil, nil, false, err
 	}
-	alone, more = w.work(ctx, workCtx, run, nil, false)
+	alone, more = w.work(ctx, workCtx, run, &prepared{}, false)
 	return run.Events(), alone, more, nil
 }
 

@@ -61,6 +61,7 @@ var (
 		"Settle":     {"OfABatch", "AfterAnInterruption", "SeverWhileItIsUsed"},
 		"SweepRuns":  {"Batch", "ALivingRun", "DatabaseClock"},
 		"Reserve":    {"SideBySide"},
+		"EventOrder": {"LowestFirst", "AdmitThenLate", "DiscardAndUndo"},
 		"PullBack":   {"ARun"},
 		"Versions":   {"HeldUntilTheEnd", "Concurrent"},
 		"TakeClaim":  {"EndedByTheHandler", "WaitsForAnother"},

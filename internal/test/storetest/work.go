@@ -82,6 +82,7 @@ func ExerciseWork[T any](t *testing.T, h Harness[T]) {
 		{"Settle", settleCases[T]()},
 		{"SweepRuns", sweepCases[T]()},
 		{"Reserve", reserveCases[T]()},
+		{"EventOrder", eventOrderCases[T]()},
 		{"PullBack", pullBackCases[T]()},
 		{"Versions", versionCases[T]()},
 		{"TakeClaim", takeClaimCases[T]()},

@@ -21,6 +21,7 @@ func workRaceCases[T any]() []workCase[T] {
 		{"TakeOneEvent", raceTakeOne[T]},
 		{"ReserveAgainstTake", raceReserveTake[T]},
 		{"Workers", raceWorkers[T]},
+		{"EventOrder", raceEventOrder[T]},
 	}
 }
 

@@ -1,0 +1,142 @@
+package work
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/stale"
+)
+
+// orderReservation keeps reserved events from other workers until their run begins. If the process is killed before that,
+// their lines wait this long.
+const orderReservation = 5 * time.Second
+
+// prepared holds facts about reserved events before their run. Other events have the zero value.
+type prepared struct {
+	current map[driver.Key][]byte                // results of Refetch; nil without it
+	lines   map[driver.Key]*driver.ObjectVersion // of the events that are in lines; nil without order
+}
+
+// admit asks the store which of some reserved events may run now. The others wait for their turn, or are stale: admit
+// records that.
+func (w *Workers[T]) admit(ctx context.Context, src *Source, reserved []driver.TakenEvent, ready *prepared) ([]driver.TakenEvent, error) {
+	if src.Order == nil {
+		return reserved, nil
+	}
+	events := make([]*Event, len(reserved))
+	p := &driver.AdmitParams{}
+	for i := range reserved {
+		events[i] = w.newEvent(&reserved[i])
+		m := driver.OrderedMessage{MessageLease: driver.Reserved(&reserved[i])}
+		if events[i].Unreadable == nil {
+			m.Order = src.Order(events[i])
+		}
+		p.Messages = append(p.Messages, m)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	admitted, err := w.askStore(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	ready.lines = make(map[driver.Key]*driver.ObjectVersion)
+	var left []driver.TakenEvent
+	for i := range admitted {
+		a, ev := &admitted[i], events[i]
+		a.Line.Source = ev.Source
+		switch a.Verdict {
+		case driver.Passed:
+			w.skipPassed(ctx, ev, a)
+		case driver.Admitted:
+			ready.lines[ev.Key] = &a.Line
+			left = append(left, reserved[i])
+		case driver.Unordered:
+			left = append(left, reserved[i])
+		case driver.Parked:
+		}
+	}
+	return left, nil
+}
+
+// askStore admits events. If a row is at fault, it asks for each event alone. One that is refused then rests until its reservation
+// ends.
+func (w *Workers[T]) askStore(ctx context.Context, p *driver.AdmitParams) ([]driver.Admission, error) {
+	admitted, err := w.db.Admit(ctx, p)
+	if len(p.Messages) == 1 || !driver.FaultOfRows(err) {
+		return admitted, err
+	}
+	admitted = make([]driver.Admission, len(p.Messages))
+	for i := range p.Messages {
+		one, err := w.db.Admit(ctx, &driver.AdmitParams{Messages: p.Messages[i : i+1]})
+		if err != nil {
+			w.log.Warn("the order of an event could not be kept; it rests", slog.Any("error", err))
+			admitted[i].Verdict = driver.Parked
+			continue
+		}
+		admitted[i] = one[0]
+	}
+	return admitted, nil
+}
+
+// skipPassed records that a higher version of the event's object was applied.
+func (w *Workers[T]) skipPassed(ctx context.Context, ev *Event, a *driver.Admission) {
+	reason := stale.Reason(&a.Line, &driver.ObjectVersion{Shown: a.Newer})
+	err := w.db.RecordReserved(ctx, &driver.FinishParams{Results: []driver.WorkResult{{
+		Key: ev.Key, Outcome: driver.WorkStale, Error: reason, ReservedUntil: ev.DueAt, Line: &a.Line,
+	}}})
+	if err != nil {
+		w.log.Warn("recording a stale event failed; it is tried again", slog.String("source", ev.Source),
+			slog.String("event_id", ev.EventID), slog.Any("error", err))
+		return
+	}
+	w.Wake(ev.Source)
+	w.report(&Observed{Event: ev, Outcome: skipped, Attempt: ev.Attempts + 1})
+}
+
+// takeReserved takes events by their keys.
+func (w *Workers[T]) takeReserved(ctx context.Context, p *driver.TakeParams, ready *prepared) (driver.Run[T], error) {
+	if len(ready.lines) > 0 {
+		p.Lines = make([]driver.Key, len(p.Keys))
+		for i, key := range p.Keys {
+			if line := ready.lines[key]; line != nil {
+				p.Lines[i] = line.Object
+			}
+		}
+	}
+	run, err := w.take(ctx, p)
+	if err != nil || run == nil || len(p.Lines) == 0 {
+		return run, err
+	}
+	return &orderedRun[T]{Run: run, lines: ready.lines, goOn: func() { w.Wake(p.Source) }}, nil
+}
+
+// orderedRun is a run with events of lines, which go on with the outcomes.
+type orderedRun[T any] struct {
+	driver.Run[T]
+	lines map[driver.Key]*driver.ObjectVersion
+	goOn  func() // after a commit
+}
+
+func (r *orderedRun[T]) inLines(p *driver.FinishParams) *driver.FinishParams {
+	with := *p
+	with.Results = slices.Clone(p.Results)
+	for i := range with.Results {
+		with.Results[i].Line = r.lines[with.Results[i].Key]
+	}
+	return &with
+}
+
+// Finish implements driver.Run.
+func (r *orderedRun[T]) Finish(ctx context.Context, p *driver.FinishParams) error {
+	defer r.goOn()
+	return r.Run.Finish(ctx, r.inLines(p))
+}
+
+// Settle implements driver.Run.
+func (r *orderedRun[T]) Settle(ctx context.Context, p *driver.FinishParams) error {
+	defer r.goOn()
+	return r.Run.Settle(ctx, r.inLines(p))
+}
