@@ -188,7 +188,7 @@ func (h *handling) showEventPage(w http.ResponseWriter, r *http.Request) {
 		content.addBody(r)
 		content.behind = h.waitingBehind(r, found)
 		content.Replay = h.newReplayPlan(r, found)
-		if !detail.BodyPruned && h.engine != nil {
+		if !detail.BodyPruned {
 			content.Reroute, content.Astray = true, h.entryLink(runbook.WrongDestination)
 			content.SendTo = h.destinations()
 		}

@@ -60,7 +60,7 @@ func (h *handling) showJobsPage(w http.ResponseWriter, r *http.Request) {
 	if found != nil && !l.Stale.Known() {
 		l.page(found.Next)
 		if len(content.Rows) == 0 {
-			l.Empty = &empty{Title: "No jobs.", Text: "A job replays or discards all dead letters that match a filter. Plan one from the dead letters.", Link: &link{l.Root + "dead-letters", "Dead letters"}}
+			l.Empty = &empty{Title: "No jobs.", Text: "A job replays or discards all dead letters, or reroutes all events, that match a filter. Plan one from their lists.", Link: &link{l.Root + "dead-letters", "Dead letters"}}
 		}
 	}
 	p := &page{Title: "Jobs", Content: content, Flash: h.takeFlash(w, r), Made: l.Stale.orNow(now)}

@@ -40,7 +40,7 @@ func (h *handling) showRefusedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, values, "refused", refusedPageParameters)
-	found, status := listed(h, r, l, ParseRefusedFilter, h.store.Refused, newRefusedPage)
+	found, status := listed(h, r, l, ParseRefusedFilter, h.engine.Operator().Refused, newRefusedPage)
 	h.refusedFields(l)
 	content := &refusedPage{listPage: l, Groups: l.Root + "refused/groups" + queryOf(maps.Clone(values), "id", "", "cursor", "", "limit", "", "refresh", "")}
 	if found != nil {
@@ -131,7 +131,7 @@ func (h *handler) noneRefused(r *http.Request, l *listPage) *empty {
 	if !l.filtered() {
 		return &empty{Title: "No refused requests.", Text: "Requests that are answered 4xx or 503 show up here within a second, with the reason."}
 	}
-	return l.whyEmpty(r, "refused requests", anyOf(ParseRefusedFilter, h.store.Refused, func(p *driver.RefusedPage) int { return len(p.Requests) }))
+	return l.whyEmpty(r, "refused requests", anyOf(ParseRefusedFilter, h.engine.Operator().Refused, func(p *driver.RefusedPage) int { return len(p.Requests) }))
 }
 
 const (

@@ -22,7 +22,7 @@ type replayMode struct{ Value, Name, Text string }
 
 // newReplayPlan returns the plan for an event, or nil if it is not finished or has no body.
 func (h *handling) newReplayPlan(r *http.Request, ev *driver.EventDetail) *replayPlan {
-	if ev.BodyPruned || ev.State == driver.StatePending || ev.State == driver.StateRunning || h.engine == nil {
+	if ev.BodyPruned || ev.State == driver.StatePending || ev.State == driver.StateRunning {
 		return nil
 	}
 	p := &replayPlan{Discard: ev.State == driver.StateDead}

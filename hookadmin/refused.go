@@ -19,7 +19,7 @@ const errorURN = "urn:hookonce:error:"
 var refusedParameters = []string{"source", "reason", "remote", "id", "since", "until", "limit", "cursor"}
 
 func (h *handling) listRefused(w http.ResponseWriter, r *http.Request) {
-	list(h, w, r, ParseRefusedFilter, h.store.Refused, newRefusedPage)
+	list(h, w, r, ParseRefusedFilter, h.engine.Operator().Refused, newRefusedPage)
 }
 
 // ParseRefusedFilter reads the parameters of GET /api/v1/refused, as ParseFilter does. id is an error

@@ -61,7 +61,7 @@ func (h *handler) refusedGroups(ctx context.Context, f *driver.RefusedFilter) (*
 	groups, next, read := make(map[key]*RefusedGroup), *f, 0
 	out := &RefusedGroupPage{Groups: []RefusedGroup{}}
 	for {
-		page, err := h.store.Refused(ctx, &next)
+		page, err := h.engine.Operator().Refused(ctx, &next)
 		if err != nil {
 			return nil, err
 		}

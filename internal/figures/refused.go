@@ -1,10 +1,14 @@
 package figures
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -16,10 +20,8 @@ const (
 	maxPerSource = 64
 )
 
-// RefusedStore is the part of driver.Store that takes refused requests.
-type RefusedStore interface {
-	AddRefused(ctx context.Context, p *driver.AddRefusedParams) error
-}
+// RefusedStore is the part of driver.Store that keeps refused requests.
+type RefusedStore = driver.RefusedRequests
 
 // Refused holds refused requests until they are written. Its methods may be called concurrently.
 type Refused struct {
@@ -93,4 +95,47 @@ func (q *Refused) Write(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// List lists refused requests as the store does, and those that wait to be written: while the disk is full, these are
+// the ones that matter.
+func (q *Refused) List(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
+	waiting := q.match(f) // first, so that a request that is written meanwhile is in both, not in none
+	page, err := q.store.Refused(ctx, f)
+	if err != nil || len(waiting) == 0 {
+		return page, err
+	}
+	all := append(waiting, page.Requests...)
+	slices.SortFunc(all, func(a, b driver.RefusedRequest) int { return compareRefused(b.At, b.Key(), a.At, a.Key()) })
+	all = slices.CompactFunc(all, func(a, b driver.RefusedRequest) bool { return a.ErrorID == b.ErrorID })
+	page.Requests = all
+	if limit := driver.PageSize(f.Limit); len(all) > limit {
+		last := &all[limit-1]
+		page.Requests, page.Next = all[:limit], driver.Cursor{At: last.At, Key: last.Key()}
+	}
+	return page, nil
+}
+
+// match returns the waiting requests that f selects, with the times that a store would keep.
+func (q *Refused) match(f *driver.RefusedFilter) []driver.RefusedRequest {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var found []driver.RefusedRequest
+	for _, r := range q.waiting {
+		r.At = r.At.UTC().Truncate(time.Microsecond)
+		if passes(f.Source, r.Source) && passes(f.Reason, r.Reason) && passes(f.Remote, r.Remote) && passes(f.ErrorID, r.ErrorID) &&
+			!r.At.Before(f.Since) && (f.Until.IsZero() || r.At.Before(f.Until)) &&
+			(f.After.IsZero() || compareRefused(r.At, r.Key(), f.After.At, f.After.Key) < 0) {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// passes reports whether a text is the wanted one; "" wants any.
+func passes(want, text string) bool { return want == "" || want == text }
+
+// compareRefused compares two requests in the order of a listing, oldest first.
+func compareRefused(at time.Time, key driver.Key, otherAt time.Time, other driver.Key) int {
+	return cmp.Or(at.Compare(otherAt), bytes.Compare(key[:], other[:]))
 }

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/figures"
@@ -101,6 +105,90 @@ func TestRefusedAfterAFailure(t *testing.T) {
 	offer(q, "c", 1)
 	if err := q.Write(t.Context()); err != nil || stored(t, store, "c") != 1 {
 		t.Errorf("stored %d with the error %v, want 1", stored(t, store, "c"), err)
+	}
+}
+
+// TestRefusedList lists requests page by page while some are stored, some wait, and one is both. The pages are those of
+// the store once all are stored.
+func TestRefusedList(t *testing.T) {
+	t.Parallel()
+	store, log := &failingRefused{Store: rig.OpenSQLite(t)}, &rig.Log{}
+	q := figures.NewRefused(store, log.Logger())
+	offered := 0
+	at := func(source string, n int) {
+		for range n {
+			r := driver.RefusedRequest{
+				ErrorID: fmt.Sprint("e", offered), At: noon.Add(time.Duration(offered*offered%7) * 700 * time.Nanosecond),
+				Source: source, Reason: "method", Remote: fmt.Sprint(offered % 2),
+			}
+			offered++
+			q.Offer(source, func() driver.RefusedRequest { return r })
+		}
+	}
+	type lister func(context.Context, *driver.RefusedFilter) (*driver.RefusedPage, error)
+	list := func(list lister, f driver.RefusedFilter) (all []driver.RefusedRequest) {
+		t.Helper()
+		for {
+			page, err := list(t.Context(), &f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page.Requests) > f.Limit {
+				t.Errorf("a page has %d requests, want at most %d", len(page.Requests), f.Limit)
+			}
+			all = append(all, page.Requests...)
+			if f.After = page.Next; f.After.IsZero() {
+				return all
+			}
+		}
+	}
+	at("a", 6)
+	if err := q.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at("b", 3)
+	at("a", 4)
+	both := driver.RefusedRequest{ErrorID: "e9", At: noon.Add(4 * 700 * time.Nanosecond), Source: "a", Reason: "method", Remote: "1"}
+	if err := store.AddRefused(t.Context(), &driver.AddRefusedParams{Requests: []driver.RefusedRequest{both}}); err != nil {
+		t.Fatal(err)
+	}
+	store.fail = driver.ErrFull
+	if err := q.Write(t.Context()); !errors.Is(err, driver.ErrFull) {
+		t.Fatal(err)
+	}
+	filters := []driver.RefusedFilter{
+		{},
+		{Source: "a"},
+		{Source: "b"},
+		{Remote: "1"},
+		{Reason: "method"},
+		{Reason: "no"},
+		{ErrorID: "e7"},
+		{Since: noon.Add(1500)},
+		{Until: noon.Add(1500)},
+		{Since: noon.Add(time.Microsecond), Until: noon.Add(2 * time.Microsecond)},
+	}
+	got := map[string][]driver.RefusedRequest{}
+	for i, f := range filters {
+		for _, f.Limit = range []int{1, 2, 3, 200} {
+			got[fmt.Sprint(i, f.Limit)] = list(q.List, f)
+		}
+	}
+	store.fail = nil
+	if err := q.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range filters {
+		f.Limit = driver.MaxLimit
+		want := list(store.Refused, f)
+		for _, limit := range []int{1, 2, 3, 200} {
+			if diff := cmp.Diff(want, got[fmt.Sprint(i, limit)], cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("filter %+v in pages of %d (-want +got):\n%s", f, limit, diff)
+			}
+		}
+	}
+	if n := len(got[fmt.Sprint(0, 200)]); n != offered {
+		t.Errorf("%d requests are listed, want %d", n, offered)
 	}
 }
 

@@ -92,6 +92,11 @@ func New(store driver.Store, o *Options) *Operator {
 // FeedWatched makes the engine fill the live feed at once, for a first viewer in this process.
 func (o *Operator) FeedWatched(since time.Time) { o.opts.Tell.FeedWatched(since) }
 
+// Refused lists refused requests, as driver.Store does, and those of this process that are not stored yet.
+func (o *Operator) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
+	return o.opts.Tell.Refused(ctx, f)
+}
+
 // Run works on jobs until ctx ends. Then it gives them back, and other processes go on with them.
 func (o *Operator) Run(ctx context.Context) { o.jobs.Run(ctx) }
 

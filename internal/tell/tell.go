@@ -86,6 +86,11 @@ func (t *Teller) WriteFigures(ctx context.Context) error { return t.figures.Writ
 // WriteRefused stores the refused requests.
 func (t *Teller) WriteRefused(ctx context.Context) error { return t.refused.Write(ctx) }
 
+// Refused lists refused requests: those of the store, and those of this process that wait to be written.
+func (t *Teller) Refused(ctx context.Context, f *driver.RefusedFilter) (*driver.RefusedPage, error) {
+	return t.refused.List(ctx, f)
+}
+
 // Write writes the figures and the refused requests.
 func (t *Teller) Write(ctx context.Context) error {
 	return errors.Join(t.WriteFigures(ctx), t.WriteRefused(ctx))

@@ -51,6 +51,26 @@ func TestOutage(t *testing.T) {
 		t.Errorf("Ready: %v, want %v", err, driver.ErrFull)
 	}
 	want(5)
+	listed := func() (ids []string) {
+		t.Helper()
+		f := &driver.RefusedFilter{Reason: "unavailable", Limit: 2}
+		for {
+			page, err := in.Operator().Refused(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page.Requests {
+				ids = append(ids, r.ErrorID)
+			}
+			if f.After = page.Next; f.After.IsZero() {
+				return ids
+			}
+		}
+	}
+	waiting := listed()
+	if len(waiting) < 5 {
+		t.Errorf("%d of the deliveries that were answered 503 are listed on a full disk", len(waiting))
+	}
 	limit(1_000_000)
 	if code := send("after"); code != http.StatusOK {
 		t.Errorf("answered %d after there is room", code)

@@ -268,18 +268,16 @@ func (a *Arrivals) list(ctx context.Context, since time.Time) ([]hookadmin.Event
 func (a *Arrivals) span(ctx context.Context, query url.Values) ([]hookadmin.Event, error) {
 	var events []hookadmin.Event
 	query.Set("limit", strconv.Itoa(driver.MaxLimit))
-	for {
+	err := EachPage(query, func(query url.Values) (string, error) {
 		page, err := a.page(ctx, query)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		events = append(events, page.Events...)
-		if page.Next == "" {
-			slices.Reverse(events)
-			return events, nil
-		}
-		query.Set("cursor", page.Next)
-	}
+		return page.Next, nil
+	})
+	slices.Reverse(events)
+	return events, err
 }
 
 func (a *Arrivals) page(ctx context.Context, query url.Values) (page *hookadmin.EventPage, err error) {

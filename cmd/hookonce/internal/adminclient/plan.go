@@ -98,15 +98,11 @@ func plan(query url.Values, size, limit int, add func(url.Values, *Plan) (string
 	p := &Plan{Parts: make(map[string]int)}
 	query = maps.Clone(query)
 	query.Set("limit", strconv.Itoa(size))
-	for {
+	return p, EachPage(query, func(query url.Values) (string, error) {
 		next, err := add(query, p)
-		if err != nil || next == "" {
-			return p, err
+		if p.More = next != "" && p.Count >= limit; p.More {
+			next = ""
 		}
-		if p.Count >= limit {
-			p.More = true
-			return p, nil
-		}
-		query.Set("cursor", next)
-	}
+		return next, err
+	})
 }

@@ -39,22 +39,19 @@ func (r *QuarantineWork) Stay() int { return r.Unreadable + r.UnknownSource + r.
 func (c *Client) RetryQuarantine(ctx context.Context, source string, progress func(*QuarantineWork)) (*QuarantineWork, error) {
 	result := new(QuarantineWork)
 	query := url.Values{"source": {source}, "limit": {strconv.Itoa(quarantinePage)}}
-	for {
+	return result, EachPage(query, func(query url.Values) (next string, err error) {
 		page, err := c.Quarantine(ctx, query)
 		if err != nil {
-			return result, fmt.Errorf("listing the quarantine: %w", err)
+			return "", fmt.Errorf("listing the quarantine: %w", err)
 		}
 		for i := range page.Requests {
 			if err := result.retry(ctx, c, page.Requests[i].ID); err != nil {
-				return result, err
+				return "", err
 			}
 			progress(result)
 		}
-		if page.Next == "" {
-			return result, nil
-		}
-		query.Set("cursor", page.Next)
-	}
+		return page.Next, nil
+	})
 }
 
 func (r *QuarantineWork) retry(ctx context.Context, c *Client, id string) error {

@@ -21,6 +21,8 @@ func checkClaim(ctx context.Context, store driver.Store) Check {
 	switch {
 	case errors.Is(err, driver.ErrFull):
 		c.Remedy = "free some space on the disk of the database; deliveries are accepted again by themselves"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, driver.ErrLockTimeout):
+		c.Remedy = "look for a transaction that holds a lock: fuser -v FILE for SQLite, pg_stat_activity for PostgreSQL; end it"
 	case refused != nil && refused.SQLState() == stateNoPrivilege:
 		c.Remedy = "let the owner of the schema run the output of: hookonce migrate grants --role NAME"
 	}

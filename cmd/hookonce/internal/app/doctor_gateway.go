@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,16 +16,21 @@ var (
 	InstalledFolder   = "/var/lib/hookonce"
 )
 
+// SettingsToName returns the file that a remedy names after --config: the settings of the package if they are here,
+// also if this user may not look at them, otherwise "FILE".
+func SettingsToName() string {
+	if _, err := os.Stat(InstalledSettings); errors.Is(err, os.ErrNotExist) {
+		return "FILE"
+	}
+	return InstalledSettings
+}
+
 // unknownDatabase warns that only a running gateway knows the database.
 func (d *doctor) unknownDatabase(ctx context.Context, c Check) Check {
 	if d.gateway == nil {
 		return c
 	}
-	file := "FILE"
-	if _, err := os.Stat(InstalledSettings); err == nil {
-		file = InstalledSettings
-	}
-	c.Status, c.See, c.Remedy = StatusWarning, runbook.WrongDatabase, "run it with the settings of that gateway: --config "+file
+	c.Status, c.See, c.Remedy = StatusWarning, runbook.WrongDatabase, "run it with the settings of that gateway: --config "+SettingsToName()
 	if d.settings.File == InstalledSettings {
 		c.Remedy = "run it as a user who may read all settings: sudo -u hookonce hookonce doctor"
 	}

@@ -137,6 +137,9 @@ func (p *program) findGateway(ctx context.Context, f *apiFlags, how access) (*ad
 			return nil, nil, err
 		}
 	}
+	if p.namesNoFile(f.settingsFlags) {
+		return nil, nil, unusableSettings(faults)
+	}
 	client, err := p.localGateway(ctx, settings)
 	if client == nil && err == nil && p.mayGuess(f.settingsFlags, settings, faults) {
 		client, err = p.guessedGateway(ctx, settings, how)

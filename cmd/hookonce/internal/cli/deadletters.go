@@ -78,7 +78,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	if some {
 		job, err = p.runJob(ctx, api, &hookadmin.JobRequest{Action: w.verb, Rate: rate, Filter: selected.filter}, b)
 	}
-	if fault, wrong := requestFault(b.cmd, err); wrong {
+	if fault, wrong := api.requestFault(ctx, b.cmd, err); wrong {
 		return fault
 	}
 	if job == nil {
@@ -97,7 +97,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	case selected.query == nil && job.Skipped+job.Failed > 0:
 		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "run the same command again in a moment"})
 	case selected.query != nil && job.Done+job.Skipped+job.Failed == 0:
-		defer warnOfSource(ctx, p.stderr, api.Client, selected.filter.Source)
+		defer warnOfNames(ctx, p.stderr, api.Client, selected.query)
 	}
 	return errors.Join(faults...)
 }
@@ -160,7 +160,7 @@ func (a *api) notDead(ctx context.Context, w *letterWork, source, eventID string
 	}
 	detail, err := a.Event(ctx, source, eventID)
 	if errors.Is(err, driver.ErrNotFound) {
-		return noEvent(source, eventID), nil
+		return noEvent(ctx, a.Client, source, eventID), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading an event: %w", err)

@@ -117,20 +117,41 @@ var destinationChanges = []destinationChange{
 		"retry", "Make the waiting messages of a destination due now",
 		"Make the messages of a destination that wait for another attempt due now, for\nexample after a repair. Dead ones are replayed by dlq replay.",
 		func(ctx context.Context, api *api, name string) (any, string, error) {
-			all := &hookadmin.DestinationRetried{Name: name, More: true}
-			for all.More {
+			all := &hookadmin.DestinationRetried{Name: name}
+			for {
 				retried, err := api.RetryDestination(ctx, name)
 				if err != nil {
 					return nil, "", err
 				}
 				all.Retried, all.More = all.Retried+retried.Retried, retried.More
+				if !retried.More || retried.Retried == 0 { // without progress it would never end
+					return all, retriedText(ctx, api, all), nil
+				}
 			}
-			if all.Retried == 0 {
-				return all, "no message waits for " + name + "; if its circuit is open, the next message is a probe", nil
-			}
-			return all, say.Count(all.Retried, "message") + " to " + name + " due now", nil
 		},
 	},
+}
+
+// retriedText says how many messages a retry made due, and why they may still wait.
+func retriedText(ctx context.Context, api *api, all *hookadmin.DestinationRetried) string {
+	text := say.Count(all.Retried, "message") + " to " + all.Name + " due now"
+	if all.Retried == 0 {
+		text = "no message waits for " + all.Name + "; if its circuit is open, the next message is a probe"
+	}
+	page, err := api.Destinations(ctx)
+	if err != nil {
+		return text
+	}
+	for i := range page.Destinations {
+		d := &page.Destinations[i]
+		if d.Name == all.Name && d.Paused != nil && *d.Paused {
+			text += "; it is paused, and sends nothing until hookonce destinations resume " + word(d.Name)
+		}
+		if d.Name == all.Name && d.Dead != nil && *d.Dead > 0 {
+			text += "; " + say.Count(int(*d.Dead), "dead letter") + " left: hookonce dlq replay --destination " + word(d.Name)
+		}
+	}
+	return text
 }
 
 func (p *program) destinationChangeCommand(change *destinationChange) *cobra.Command {
@@ -153,7 +174,8 @@ func (p *program) destinationChangeCommand(change *destinationChange) *cobra.Com
 			changed, line, err := change.run(ctx, api, args[0])
 			switch {
 			case errors.Is(err, driver.ErrNotFound):
-				return &app.Error{Err: fmt.Errorf("destination %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce destinations list"}
+				near, _ := unknownDestination(ctx, api.Client, args[0])
+				return &app.Error{Err: fmt.Errorf("destination %q: %w%s", args[0], driver.ErrNotFound, near), Remedy: "hookonce destinations list"}
 			case err != nil:
 				return err
 			case asJSON:

@@ -84,11 +84,11 @@ func (p *program) eventsShowCommand() *cobra.Command {
 			}
 			return client.Event(ctx, args[0], args[1])
 		},
-		absent: func(args []string, _ error) error {
+		absent: func(ctx context.Context, client *adminclient.Client, args []string, _ error) error {
 			if len(args) == 1 {
 				return see(runbook.Missing, &app.Error{Err: fmt.Errorf("event %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce events list"})
 			}
-			return noEvent(args[0], args[1])
+			return noEvent(ctx, client, args[0], args[1])
 		},
 	}).command(p, &cobra.Command{Use: "show [SOURCE] EVENT_ID", Short: "Show one event: headers, body, every attempt"})
 }
@@ -117,10 +117,15 @@ func sourceOf(ctx context.Context, client *adminclient.Client, eventID string) (
 	}
 }
 
-func noEvent(source, eventID string) error {
+// noEvent is the error of an event that does not exist. It says whether the source does.
+func noEvent(ctx context.Context, client *adminclient.Client, source, eventID string) error {
+	about, remedy := "", "hookonce events list --source "+word(source)
+	if near, unknown := unknownSource(ctx, client, source); unknown {
+		about, remedy = "; there is no such source"+near, "hookonce sources list"
+	}
 	return see(runbook.Missing, &app.Error{
-		Err:    fmt.Errorf("event %q of source %q: %w", eventID, source, driver.ErrNotFound),
-		Remedy: "hookonce events list --source " + word(source),
+		Err:    fmt.Errorf("event %q of source %q: %w%s", eventID, source, driver.ErrNotFound, about),
+		Remedy: remedy,
 	})
 }
 

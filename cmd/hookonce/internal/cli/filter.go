@@ -92,31 +92,67 @@ func (o *onlyOnce) String() string { return o.text }
 // Type implements pflag.Value.
 func (o *onlyOnce) Type() string { return "string" }
 
-// warnOfSource warns of a source that is neither in the settings nor has events, after an empty result: its
-// name may be misspelt. An error of the API loses only the warning.
+// warnOfNames warns of a source and of a destination of query that do not exist, after an empty result: a name may be
+// misspelt. An error of the API loses only the warning.
+func warnOfNames(ctx context.Context, w io.Writer, client *adminclient.Client, query url.Values) {
+	warnOfSource(ctx, w, client, query.Get("source"))
+	name := query.Get("destination")
+	if name == "" {
+		return
+	}
+	if near, unknown := unknownDestination(ctx, client, name); unknown {
+		fmt.Fprintf(w, "Warning: the destination %q is not in the settings, and nothing waits for it%s\n", name, near)
+	}
+}
+
+// warnOfSource is warnOfNames for a source alone.
 func warnOfSource(ctx context.Context, w io.Writer, client *adminclient.Client, name string) {
 	if name == "" {
 		return
 	}
+	if near, unknown := unknownSource(ctx, client, name); unknown {
+		fmt.Fprintf(w, "Warning: the source %q is not in the settings, and has no events%s\n", name, near)
+	}
+}
+
+// unknownSource reports whether a source is neither in the settings nor has events, with a hint at the one that is
+// probably meant.
+func unknownSource(ctx context.Context, client *adminclient.Client, name string) (hint string, unknown bool) {
 	page, err := client.Sources(ctx)
 	if err != nil {
-		return
+		return "", false
 	}
 	var known []string
 	for i := range page.Sources {
 		known = append(known, page.Sources[i].Name)
 	}
 	if slices.Contains(known, name) {
-		return
+		return "", false
 	}
 	if found, err := client.Events(ctx, one("source", name)); err != nil || len(found.Events) > 0 {
-		return // it was removed from the settings, and its events stay
+		return "", false // it was removed from the settings, and its events stay
 	}
-	warning := fmt.Sprintf("Warning: the source %q is not in the settings, and has no events", name)
+	return nearest(name, known), true
+}
+
+// unknownDestination is unknownSource for a destination, which may have messages that wait.
+func unknownDestination(ctx context.Context, client *adminclient.Client, name string) (hint string, unknown bool) {
+	page, err := client.Destinations(ctx)
+	if err != nil {
+		return "", false
+	}
+	var known []string
+	for i := range page.Destinations {
+		known = append(known, page.Destinations[i].Name)
+	}
+	return nearest(name, known), !slices.Contains(known, name)
+}
+
+func nearest(name string, known []string) string {
 	if near := say.Nearest(name, known); near != "" {
-		warning += fmt.Sprintf("; did you mean %q?", near)
+		return fmt.Sprintf("; did you mean %q?", near)
 	}
-	fmt.Fprintln(w, warning)
+	return ""
 }
 
 // given returns the names of the filters that are set on the command line.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,13 @@ func (f *apiFlags) checkAdminURL() error {
 // names a database, or if the settings lead to none. They do so on a server, where a service has other
 // variables and another working directory than the person who types.
 func (p *program) mayGuess(f *settingsFlags, settings *config.Settings, faults *config.Faults) bool {
-	return f.database == "" && (faults != nil || p.noDatabase(f, settings) || p.missing(settings))
+	return f.database == "" && !p.namesNoFile(f) && (faults != nil || p.noDatabase(f, settings) || p.missing(settings))
+}
+
+// namesNoFile reports whether the named settings file does not exist. Then a gateway that answers is another one.
+func (p *program) namesNoFile(f *settingsFlags) bool {
+	name := cmp.Or(f.config, p.variable("HOOKONCE_CONFIG"))
+	return name != "" && !exists(name)
 }
 
 // missing reports whether the SQLite file of the settings does not exist.
@@ -131,13 +138,9 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, s
 // nothingHere is the error of a command that finds neither a gateway nor a database.
 func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error {
 	if p.noDatabase(f, settings) {
-		file := "FILE"
-		if exists(app.InstalledSettings) {
-			file = app.InstalledSettings
-		}
 		return see(runbook.WrongDatabase, &app.Error{
 			Err:    fmt.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen),
-			Remedy: "--admin-url URL of the gateway; or --config " + file + " with its settings; or --database URL",
+			Remedy: "--admin-url URL of the gateway; or --config " + app.SettingsToName() + " with its settings; or --database URL",
 		})
 	}
 	path, _ := settings.SQLitePath()

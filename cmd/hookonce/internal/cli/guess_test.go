@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -48,9 +49,33 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 	for _, args := range [][]string{{"prune"}, {"backup", "copy.db"}, {"migrate", "up"}, {"migrate", "up", "--config", file}} {
 		wants(listen, args, 1, "only the gateway at "+g.admin+" names one: "+database, "Try: --database "+database+", as")
 	}
+	// A file that does not exist names nothing, so the gateway that answers is another one.
+	absent := filepath.Join(elsewhere, "absent.yaml")
+	for _, args := range [][]string{{"events", "list"}, {"events", "redact", "gh", "d1", "--yes"}, {"ready"}, {"stats"}} {
+		wants(listen, append(args, "--config", absent), 1, absent+": the settings file cannot be read: no such file")
+	}
+	wants(append(listen, "HOOKONCE_CONFIG="+absent), []string{"events", "list"}, 1, absent+": the settings file cannot be read: no such file")
 	wants([]string{"HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, []string{"events", "list", "--config", file}, 1, "HOOKONCE_TEST_UNSET is not set")
 	if files, _ := filepath.Glob(filepath.Join(elsewhere, "*")); len(files) > 0 {
 		t.Errorf("the commands made %q", files)
+	}
+}
+
+// A remedy names the settings of the package where they may be: not to be allowed to look is no reason to say FILE.
+func TestSettingsToName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	hidden := filepath.Join(dir, "hidden.yaml")
+	if err := os.Symlink(hidden, hidden); err != nil { // os.Stat fails, as in a folder of another user
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{hidden: hidden, filepath.Join(dir, "absent.yaml"): "FILE"} {
+		for _, args := range [][]string{{"events", "list"}, {"doctor", "--admin-url", "http://127.0.0.1:1"}} {
+			stdout, stderr, _ := runWith(t, dir, []string{"INSTALLED_SETTINGS=" + file, "HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, args...)
+			if !strings.Contains(stdout+stderr, "--config "+want) {
+				t.Errorf("%q with %s does not name --config %s:\n%s%s", args, file, want, stdout, stderr)
+			}
+		}
 	}
 }
 

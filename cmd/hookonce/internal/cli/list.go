@@ -71,7 +71,7 @@ func (l *list[Page, Row]) run(p *program, cmd *cobra.Command, flags *apiFlags, a
 			return fmt.Errorf("%s: %w", l.doing, err)
 		}
 		if rows, _, _ := l.rows(page); len(rows) == 0 {
-			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			defer warnOfNames(ctx, p.stderr, api.Client, query)
 		}
 		if asJSON {
 			return writeJSON(p.stdout, page)
@@ -121,11 +121,12 @@ func checkedBy[F any](parse parser[F]) parser[any] {
 
 // show is a command that prints one thing of the API.
 type show[Thing any] struct {
-	names  []string           // of the arguments; the first may be optional, as [SOURCE]
-	doing  string             // for errors, such as "reading an event"
-	check  func(string) error // says why the first argument can name nothing; may be nil
-	ask    func(context.Context, *adminclient.Client, []string) (*Thing, error)
-	absent func(args []string, err error) error
+	names []string           // of the arguments; the first may be optional, as [SOURCE]
+	doing string             // for errors, such as "reading an event"
+	check func(string) error // says why the first argument can name nothing; may be nil
+	ask   func(context.Context, *adminclient.Client, []string) (*Thing, error)
+	// absent is the error if there is no such thing; without a client, the argument names nothing.
+	absent func(ctx context.Context, client *adminclient.Client, args []string, err error) error
 	print  func(io.Writer, *Thing) error
 }
 
@@ -139,14 +140,14 @@ func (s *show[Thing]) command(p *program, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if s.check != nil {
 			if err := s.check(args[0]); err != nil {
-				return s.absent(args, err)
+				return s.absent(cmd.Context(), nil, args, err)
 			}
 		}
 		return p.withAPI(cmd.Context(), flags, reads, func(ctx context.Context, api *api) error {
 			found, err := s.ask(ctx, api.Client, args)
 			switch {
 			case errors.Is(err, driver.ErrNotFound):
-				return s.absent(args, driver.ErrNotFound)
+				return s.absent(ctx, api.Client, args, driver.ErrNotFound)
 			case err != nil:
 				return fmt.Errorf("%s: %w", s.doing, err)
 			case asJSON:

@@ -57,7 +57,9 @@ func (p *program) quarantineShowCommand() *cobra.Command {
 		ask: func(ctx context.Context, client *adminclient.Client, args []string) (*hookadmin.QuarantinedRequest, error) {
 			return client.Quarantined(ctx, args[0])
 		},
-		absent: func(args []string, err error) error { return noQuarantined(args[0], err) },
+		absent: func(_ context.Context, _ *adminclient.Client, args []string, err error) error {
+			return noQuarantined(args[0], err)
+		},
 	}).command(p, &cobra.Command{Use: "show ID", Short: "Show one quarantined request: reason, headers, body"})
 }
 

@@ -63,7 +63,7 @@ func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient
 			if err := f.misused(faults); err != nil {
 				return nil, err
 			}
-			if settings.Database == "" && settings.Admin.Listen == "" {
+			if settings.Database == "" && settings.Admin.Listen == "" || p.namesNoFile(f.settingsFlags) {
 				return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/shown"
@@ -43,7 +44,7 @@ func (p *program) eventsRedactCommand() *cobra.Command {
 func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api, source, eventID string, yes, asJSON bool) error {
 	if !yes {
 		if _, err := api.Event(ctx, source, eventID); err != nil {
-			return notRedacted(source, eventID, err)
+			return notRedacted(ctx, api.Client, source, eventID, err)
 		}
 		change := fmt.Sprintf("remove the payload of event %q of source %q for good", eventID, source)
 		fmt.Fprintf(p.stderr, "This would %s.\n", change)
@@ -53,7 +54,7 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	}
 	redacted, err := api.RedactEvent(ctx, source, eventID)
 	if err != nil {
-		return notRedacted(source, eventID, err)
+		return notRedacted(ctx, api.Client, source, eventID, err)
 	}
 	if asJSON {
 		return writeJSON(p.stdout, redacted)
@@ -70,12 +71,12 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 }
 
 // notRedacted turns the error of a redaction into one for the operator.
-func notRedacted(source, eventID string, err error) error {
+func notRedacted(ctx context.Context, client *adminclient.Client, source, eventID string, err error) error {
 	event := fmt.Sprintf("event %q of source %q", eventID, source)
 	show := "hookonce events show " + word(source) + " " + word(eventID)
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		return noEvent(source, eventID)
+		return noEvent(ctx, client, source, eventID)
 	case errors.Is(err, driver.ErrOpen):
 		return &app.Error{
 			Err:    fmt.Errorf("%s, or a message that its handler enqueued, is open: %w", event, driver.ErrOpen),

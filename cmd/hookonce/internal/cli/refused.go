@@ -86,9 +86,9 @@ func (p *program) refusedListCommand() *cobra.Command {
 		Short: "List requests that were answered 4xx or 503, newest first",
 		Long: "List requests that were answered 4xx or 503, newest first: a wrong signature, an\n" +
 			"unknown source, a body that is too large, no database. The newest 1,000 of each\n" +
-			"source are kept. A gateway writes them within a second. --group counts those\n" +
-			"that are kept by address and reason, largest first, which shows where a flood\n" +
-			"comes from.",
+			"source are kept. While its database takes no writes, a gateway lists those that\n" +
+			"it could not store yet, too. --group counts those that are kept by address and\n" +
+			"reason, largest first, which shows where a flood comes from.",
 		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --group --since 15m",
 	})
 	cmd.Flags().Bool("group", false, "count the requests by address and reason")
@@ -110,7 +110,7 @@ func (p *program) refusedShowCommand() *cobra.Command {
 			}
 			return &page.Refused[0], nil
 		},
-		absent: func(args []string, err error) error {
+		absent: func(_ context.Context, _ *adminclient.Client, args []string, err error) error {
 			return &app.Error{Err: fmt.Errorf("refused request %q: %w", args[0], err), Remedy: "hookonce refused list"}
 		},
 	}).command(p, &cobra.Command{

@@ -169,7 +169,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 		if planned != nil && planned.Job.State == driver.JobPlanned && (err != nil || !some) {
 			_ = api.Forget(context.WithoutCancel(ctx), planned.Job) // a job that is left planned does nothing
 		}
-		if fault, wrong := requestFault(cmd, err); wrong {
+		if fault, wrong := api.requestFault(ctx, cmd, err); wrong {
 			return fault
 		}
 		switch {
@@ -181,7 +181,7 @@ func (p *program) replayEvents(cmd *cobra.Command, f *replayFlags, args []string
 			fmt.Fprintln(p.stderr, "No events match.")
 		}
 		if !some {
-			defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+			defer warnOfNames(ctx, p.stderr, api.Client, query)
 			if f.plan {
 				return nil
 			}
@@ -298,7 +298,7 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 	case errors.Is(err, hookonce.ErrRequestID):
 		return newUsageError(cmd, fmt.Errorf("--request-id: %w", hookonce.ErrRequestID))
 	case errors.Is(err, driver.ErrNotFound):
-		return noEvent(source, eventID)
+		return noEvent(ctx, a.Client, source, eventID)
 	case errors.Is(err, driver.ErrRequestReused):
 		return newUsageError(cmd, fmt.Errorf("%s: --request-id: %w", event, driver.ErrRequestReused))
 	case errors.Is(err, driver.ErrNoteNeeded):
@@ -309,7 +309,7 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 	case errors.Is(err, driver.ErrModeNeeded):
 		return &usageError{fmt.Errorf("%s: %w", event, driver.ErrModeNeeded), modesHint}
 	case errors.Is(err, operate.ErrUnknownDestination):
-		return &app.Error{Err: operate.ErrUnknownDestination, Remedy: "hookonce destinations list"}
+		return a.noDestination(ctx, cmd)
 	case errors.Is(err, driver.ErrSending):
 		return fail("run the same command again in a moment", "%s: %w", event, driver.ErrSending)
 	case errors.Is(err, driver.ErrOpen):
@@ -368,20 +368,30 @@ type bulkReplayed struct {
 // replayMatching replays the events that match.
 func (p *program) replayMatching(ctx context.Context, api *api, query url.Values, b *bulk, q *hookadmin.JobRequest, f *replayFlags) error {
 	job, err := p.runJob(ctx, api, q, b)
-	if fault, wrong := requestFault(b.cmd, err); wrong {
+	if fault, wrong := api.requestFault(ctx, b.cmd, err); wrong {
 		return fault
 	}
 	if job == nil {
 		return err
 	}
 	if err == nil && job.Done+job.Skipped+job.Failed == 0 {
-		defer warnOfSource(ctx, p.stderr, api.Client, query.Get("source"))
+		defer warnOfNames(ctx, p.stderr, api.Client, query)
 	}
 	return errors.Join(p.printReplayed(job, f.asJSON, !b.yes || isTerminal(p.stderr)), replayEnded(ctx, job, b.continued(query), err))
 }
 
-// requestFault returns the usage error for an error about --request-id, and whether err is one.
-func requestFault(cmd *cobra.Command, err error) (fault error, is bool) {
+// noDestination is the error of a replay to a destination that is not in the settings.
+func (a *api) noDestination(ctx context.Context, cmd *cobra.Command) error {
+	to := cmd.Flags().Lookup("to").Value.String()
+	near, _ := unknownDestination(ctx, a.Client, to)
+	return &app.Error{Err: fmt.Errorf("--to %s: %w%s", to, operate.ErrUnknownDestination, near), Remedy: "hookonce destinations list"}
+}
+
+// requestFault returns the error for a wrong --request-id or --to, and whether err is one.
+func (a *api) requestFault(ctx context.Context, cmd *cobra.Command, err error) (fault error, is bool) {
+	if errors.Is(err, operate.ErrUnknownDestination) {
+		return a.noDestination(ctx, cmd), true
+	}
 	for _, known := range []error{hookonce.ErrRequestID, driver.ErrRequestReused} {
 		if errors.Is(err, known) {
 			return newUsageError(cmd, fmt.Errorf("--request-id: %w", known)), true

@@ -97,7 +97,7 @@ func (p *program) readStored(ctx context.Context, s *sending, eventID string) er
 	return p.withAPI(ctx, f.api, reads, func(ctx context.Context, api *api) error {
 		event, err := api.Event(ctx, f.fromEvent, eventID)
 		if errors.Is(err, driver.ErrNotFound) {
-			return noEvent(f.fromEvent, eventID)
+			return noEvent(ctx, api.Client, f.fromEvent, eventID)
 		}
 		if err != nil {
 			return fmt.Errorf("reading an event: %w", err)

@@ -144,17 +144,21 @@ func (t *tail) begin(ctx context.Context, client *adminclient.Client) error {
 	}
 	query := url.Values{"source": {t.filter.Source}, "type": {t.filter.Type}, "state": {state}}
 	var events []hookadmin.Event
-	for left := t.newest; left > 0; left = t.newest - len(events) {
+	err = adminclient.EachPage(query, func(query url.Values) (string, error) {
+		left := t.newest - len(events)
+		if left <= 0 {
+			return "", nil
+		}
 		query.Set("limit", strconv.Itoa(min(left, driver.MaxLimit)))
 		page, err := client.Events(ctx, query)
 		if err != nil {
-			return fmt.Errorf("listing the newest events: %w", err)
+			return "", err
 		}
 		events = append(events, page.Events...)
-		if page.Next == "" {
-			break
-		}
-		query.Set("cursor", page.Next)
+		return page.Next, nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing the newest events: %w", err)
 	}
 	t.listed = make(map[[2]string]bool, len(events))
 	for i := range events {
