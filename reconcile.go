@@ -404,7 +404,7 @@ func (r *reconciling) tryClaim(ctx context.Context, missing []driver.Claim) (aga
 		r.done.Missing--
 		r.done.Unreadable++
 		return nil, nil
-	case driver.FaultOfRows(err):
+	case driver.FaultOfRows(err) && !errors.Is(err, driver.ErrRefused): // that may concern all
 		r.fault = err
 		return missing, nil
 	case err != nil:

@@ -27,7 +27,7 @@ func TestPruneAgainstClaims(t *testing.T) {
 }
 
 // TestPrunePastRefusals has a trigger that refuses to remove the rows of one event, by codes that say nothing of a row. All
-// others are removed. If the trigger refuses each event, the walk ends soon.
+// others are removed. If the trigger refuses each event by a code that may concern all, the walk ends soon.
 func TestPrunePastRefusals(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"UX001", "42501", "53400", "57014", "55P03", "XX001"} {
@@ -61,7 +61,8 @@ func TestPrunePastRefusals(t *testing.T) {
 			if got, err := w.Prune(t.Context(), p); err == nil || got.Events != 0 {
 				t.Errorf("Prune while the trigger refuses all: %+v, error %v", got, err)
 			}
-			if n := w.number(t, "SELECT last_value FROM {schema}.refusals"); n > 60 {
+			// A code of a trigger's own is of the row: no walk ends.
+			if n := w.number(t, "SELECT last_value FROM {schema}.refusals"); n > 60 && code != "UX001" {
 				t.Errorf("the trigger refused %d times", n)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 // enoughToLook is the smallest number of claims that is worth a look-up of known events.
 const enoughToLook = 2
 
-// maxRefused is how many refusals of single claims end the search for those at fault, because they may concern all.
+// maxRefused is how many refusals in a row end the search for those at fault, because they may concern all.
 const maxRefused = 8
 
 // batch holds the claims of the units of one flush, sorted by key, with copies of one event
@@ -27,7 +27,7 @@ type batch struct {
 	mostlyKnown bool // most entries are expected to be duplicates
 	timedOut    int  // size of the smallest statement that timed out; 0 if none did
 	failed      bool // a statement failed
-	refused     int  // entries that the database refused alone for a reason that may concern all
+	refused     int  // refusals in a row, for reasons that may concern all
 	allowUnsafe []string
 	reserved    []reserved
 	observe     func(size int, took time.Duration, err error)
@@ -113,10 +113,11 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 	}
 	switch {
 	case err == nil:
+		b.refused = 0
 		for i, e := range entries {
 			e.result = resultOf(&results[i])
 		}
-	case len(entries) > 1 && ctx.Err() == nil && driver.FaultOfRows(err) && b.refused < maxRefused:
+	case len(entries) > 1 && ctx.Err() == nil && b.inHalves(err):
 		half := len(entries) / 2
 		b.claim(ctx, store, entries[:half], b.nextLockWait())
 		b.claim(ctx, store, entries[half:], b.nextLockWait())
@@ -136,6 +137,11 @@ func (b *batch) claim(ctx context.Context, store Store, entries []*entry, lockTi
 			e.result.Err = err
 		}
 	}
+}
+
+// inHalves reports whether halves of a batch may succeed. Those of one that is refused do not, after many refusals in a row.
+func (b *batch) inHalves(err error) bool {
+	return driver.FaultOfRows(err) && (b.refused < maxRefused || !errors.Is(err, driver.ErrRefused))
 }
 
 // failOverdue fails the entries that no delivery waits for any more, and returns the others.
@@ -194,8 +200,11 @@ func (b *batch) reopenDead(ctx context.Context, store Store, dead []*entry, wait
 		keys[i], byKey[e.claim.Key] = e.claim.Key, e
 	}
 	reopened, locked, err := store.Reopen(ctx, &driver.ReopenParams{Keys: keys, Wait: wait})
-	if half := len(dead) / 2; half > 0 && ctx.Err() == nil && driver.FaultOfRows(err) {
+	if half := len(dead) / 2; half > 0 && ctx.Err() == nil && b.inHalves(err) {
 		return append(b.reopenDead(ctx, store, dead[:half], wait), b.reopenDead(ctx, store, dead[half:], wait)...)
+	}
+	if errors.Is(err, driver.ErrRefused) {
+		b.refused++
 	}
 	if err != nil {
 		// The answer must not be 2xx: the sender would not ask for this event again.

@@ -15,7 +15,7 @@ import (
 // refusals are the reasons that refuse one event, and let a job go on with the others.
 var refusals = []error{
 	driver.ErrOpen, driver.ErrRedacted, driver.ErrBodyPruned, driver.ErrRequestReused, driver.ErrNoteNeeded, driver.ErrModeNeeded, driver.ErrNoRoute, driver.ErrPassed,
-	driver.ErrUndecided, driver.ErrLockTimeout, driver.ErrNotFound, driver.ErrBadRow, driver.ErrNotStored, driver.ErrRefused,
+	driver.ErrUndecided, driver.ErrLockTimeout, driver.ErrNotFound, driver.ErrBadRow, driver.ErrNotStored,
 }
 
 // refusalOf returns the refusal that err is about, or nil.

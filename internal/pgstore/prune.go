@@ -163,7 +163,7 @@ func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool
 func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
 	single := 0  // chunks of one event, after a refusal
-	refused := 0 // events in a row
+	refused := 0 // events in a row, for reasons that may concern all
 	for w.From.Before(w.Before) {
 		began, size := time.Now(), r.pace.Size()
 		if single > 0 {
@@ -174,8 +174,10 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		case mayBeOfRow(err) && size > 1:
 			single = size
 			continue
-		case mayBeOfRow(err) && refused < maxPassedOver:
-			refused++
+		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && refused < maxPassedOver:
+			if !errors.Is(err, driver.ErrBadRow) {
+				refused++
+			}
 			r.refusal = err
 			done, err = r.passOver(ctx, bodies, w, from)
 		case err == nil && done.removed > 0:

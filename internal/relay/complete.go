@@ -71,20 +71,17 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 	for {
 		held, err := r.tryComplete(context.WithoutCancel(ctx), batch)
 		if err == nil {
-			r.completed(batch, held)
+			r.logFenced(batch, held)
+			leave(batch)
+			if slices.ContainsFunc(batch, wakes) {
+				r.wake()
+			}
 			return
 		}
 		if half := len(batch) / 2; half > 0 && driver.FaultOfRows(err) {
 			// One faulty outcome must not keep the others from being recorded.
 			r.complete(ctx, batch[:half])
 			r.complete(ctx, batch[half:])
-			return
-		}
-		if len(batch) > 1 && errors.Is(err, driver.ErrTimedOut) {
-			// One outcome, such as one that a trigger holds up, must not keep the others until their leases expire.
-			for _, slow := range r.completeQuick(ctx, batch) {
-				r.complete(ctx, slow)
-			}
 			return
 		}
 		if isRowFault(err) && !replaced {
@@ -106,39 +103,6 @@ func (r *relay) complete(ctx context.Context, batch []ending) {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-// completeQuick records the outcomes of a batch that took too long, in halves, and returns those that it could not record
-// in one try, each apart. Once two took too long alone, it returns the rest at once: the database is slow for all.
-func (r *relay) completeQuick(ctx context.Context, batch []ending) (slow [][]ending) {
-	const most = 2
-	alone := 0
-	var try func(part []ending)
-	try = func(part []ending) {
-		held, err := r.tryComplete(context.WithoutCancel(ctx), part)
-		switch half := len(part) / 2; {
-		case err == nil:
-			r.completed(part, held)
-		case half > 0 && alone < most && errors.Is(err, driver.ErrTimedOut):
-			try(part[:half])
-			try(part[half:])
-		default:
-			alone++
-			slow = append(slow, part)
-		}
-	}
-	try(batch[:len(batch)/2])
-	try(batch[len(batch)/2:])
-	return slow
-}
-
-// completed ends what waited for recorded outcomes.
-func (r *relay) completed(batch []ending, held []bool) {
-	r.logFenced(batch, held)
-	leave(batch)
-	if slices.ContainsFunc(batch, wakes) {
-		r.wake()
 	}
 }
 

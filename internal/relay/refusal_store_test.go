@@ -3,9 +3,6 @@ package relay_test
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,48 +73,6 @@ func TestRefusedLease(t *testing.T) {
 	if got := messageOf(t, store, "0"); got.State != driver.StatePending || got.Attempts != 0 {
 		t.Errorf("the refused message is %s after %d attempts, want it pending", got.State, got.Attempts)
 	}
-}
-
-// The database takes too long for one outcome, time and again. The others are recorded, and none of them is sent again.
-func TestSlowOutcome(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	claimMany(t, store, 10, "{}")
-	slow := &slowStore{Store: store, id: messageOf(t, store, "3").ID}
-	var began sync.WaitGroup
-	began.Add(10)
-	var sends atomic.Int64
-	stop := run(t, newGroup(slow, nil, destination(func(context.Context, *driver.Message) error {
-		sends.Add(1)
-		began.Done()
-		began.Wait() // their outcomes come together
-		return nil
-	}, nil)))
-	for i := range 10 {
-		if i != 3 {
-			settled(t, store, fmt.Sprint(i), driver.StateSent)
-		}
-	}
-	slow.ended.Store(true)
-	settled(t, store, "3", driver.StateSent)
-	stop()
-	if sends.Load() != 10 {
-		t.Errorf("%d sends of 10 messages", sends.Load())
-	}
-}
-
-// slowStore takes too long to record an outcome of one message.
-type slowStore struct {
-	*hooksql.Store
-	id    string
-	ended atomic.Bool
-}
-
-func (s *slowStore) Complete(ctx context.Context, p *driver.CompleteParams) ([]bool, error) {
-	if !s.ended.Load() && slices.ContainsFunc(p.Completions, func(c driver.Completion) bool { return c.ID == s.id }) {
-		return nil, fmt.Errorf("completing messages: %w", driver.ErrTimedOut)
-	}
-	return s.Store.Complete(ctx, p)
 }
 
 // refuse has a trigger refuse changes of the message of an event.

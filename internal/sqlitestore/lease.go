@@ -133,15 +133,14 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 
 // leaseOne leases or buries m. After an error it has changed nothing.
 func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
-	if m.Expired {
-		return t.whole(func() error {
+	return t.whole(func() error {
+		if m.Expired {
 			if err := t.recordLost(&m.Message, buried); err != nil {
 				return err
 			}
-			return t.leaseRow(m, buried, until)
-		})
-	}
-	return t.leaseRow(m, buried, until)
+		}
+		return t.leaseRow(m, buried, until)
+	})
 }
 
 // leaseRow is leaseOne for the row of the message.

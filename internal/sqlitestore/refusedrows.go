@@ -44,6 +44,9 @@ func (t *writeTx) whole(do func() error) error {
 	err := do()
 	if err != nil {
 		if _, ended := t.exec(`ROLLBACK TO hookonce_row`); ended != nil {
+			if !isOfRow(err) {
+				return err // SQLite ends the transaction itself, as of a full disk
+			}
 			return endedError(ended)
 		}
 	}

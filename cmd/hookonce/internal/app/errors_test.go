@@ -83,9 +83,12 @@ func TestRemediesOfServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.RawQuery += "&" + parameter
+			name, value, _ := strings.Cut(parameter, "=")
+			query := u.Query()
+			query.Set(name, value)
+			u.RawQuery = query.Encode()
 			_, err = OpenStore(t.Context(), settings(t, "database: "+u.String()))
-			wantHint(t, err, message, strings.Split(parameter, "=")[0])
+			wantHint(t, err, message, name)
 			if mayHeal(err) {
 				t.Errorf("serve waits for %q", err)
 			}
