@@ -77,6 +77,7 @@ var listings = map[string]string{
 // While the server is stopped, each listing shows its last rows with their age, without the texts that may be
 // redacted by then and without actions. The overview warns, and answers say that the connection was refused.
 func TestStoppedDatabase(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	for name, open := range postgresStores {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +178,7 @@ func (g *gateway) checkEventAway(t *testing.T, why string) {
 
 // A database that does not answer is told from one that refuses.
 func TestFrozenDatabase(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	store, schema := postgresStores["pgx"](t, server.DSN())

@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // migrated starts a server for this test alone, with the tables in the default schema. config is that of dbtest.Options.
@@ -167,6 +168,7 @@ func TestFrozenServer(t *testing.T) {
 }
 
 func TestKilledServer(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	w := private(t, server)
@@ -190,6 +192,7 @@ func TestKilledServer(t *testing.T) {
 }
 
 func TestServerShutDown(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	w := private(t, server)
@@ -203,6 +206,7 @@ func TestServerShutDown(t *testing.T) {
 // TestReadOnly checks that a read-only server counts as unavailable, on the store's own connections
 // and on the caller's.
 func TestReadOnly(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	private(t, server).mustClaim(t, true, newClaim("evt_1", "billing"))
@@ -267,6 +271,7 @@ func TestBecomesReadOnly(t *testing.T) {
 }
 
 func TestStandby(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	server.Shutdown(t)

@@ -24,6 +24,7 @@ import (
 // TestFewConnections has a role with fewer connections than the pools would take. What arrives is acknowledged and
 // done, and the store stays ready, as all calls share what there is.
 func TestFewConnections(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	limits := []int{2, 5}
 	if group.Long() {

@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // A database whose disk is full answers questions, and refuses claims.
 func TestProofOfAFullDatabase(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	w := open(t, nil)
 	w.exec(t, `CREATE FUNCTION {schema}.full() RETURNS trigger LANGUAGE plpgsql AS

@@ -20,6 +20,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // openHosts returns a store that makes its own pools on the hosts of dsn.
@@ -52,6 +53,7 @@ func oldPrimary(t *testing.T) (both string, old, after *world) {
 
 // TestOldPrimaryIsLeft has such a primary. The time of the claims ends, or the server is told to stop waiting.
 func TestOldPrimaryIsLeft(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	both, old, after := oldPrimary(t)
 	for name, call := range map[string]func(claim func(context.Context) error) error{
@@ -89,6 +91,7 @@ func TestOldPrimaryIsLeft(t *testing.T) {
 // TestOldPrimaryIsLeftByEachConnection has two commits that wait on such a primary. The time of the first one ends, so the
 // store leaves the host. Then the wait of the second one is cancelled: its connection must not be used again.
 func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	both, old, _ := oldPrimary(t)
 	store := openHosts(t, both)
@@ -124,6 +127,7 @@ func TestOldPrimaryIsLeftByEachConnection(t *testing.T) {
 
 // A store tells of a server that accepts no writes. pgx may look for any kind of server.
 func TestReadOnlyServerIsNamed(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	server.Fence(t)
@@ -141,6 +145,7 @@ func TestReadOnlyServerIsNamed(t *testing.T) {
 
 // TestHostThatIsGone has a first host that does not answer. Only the first connections wait for it.
 func TestHostThatIsGone(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	gone, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -177,6 +182,7 @@ func TestHostThatIsGone(t *testing.T) {
 // TestHostsAndTheirAddresses has hosts that have several addresses, or share one, or have none. A part of the
 // addresses does not answer at first.
 func TestHostsAndTheirAddresses(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	for _, test := range []struct {
@@ -244,6 +250,7 @@ func TestHostsAndTheirAddresses(t *testing.T) {
 
 // TestRequestToCancelIsNoHost has a request to cancel that is dialed before a connection is ready.
 func TestRequestToCancelIsNoHost(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	n := &network{server: dbtest.StartServer(t, nil), gone: []string{"10.0.0.5:5432"}, cancels: true}
 	store := n.open(t, "10.0.0.5,10.0.0.6", "5432")

@@ -15,10 +15,12 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestMoveByReplication moves a schema to another server with the statements of docs/moving.md, while events come.
 func TestMoveByReplication(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t, "wal_level=logical")
 	from, to := private(t, server), private(t, dbtest.StartServer(t, &dbtest.Options{Stranger: true, Migrated: true}))
@@ -54,6 +56,7 @@ func TestMoveByReplication(t *testing.T) {
 
 // TestMoveByDump moves a schema by pg_dump, as for a group of sources that gets a server of its own.
 func TestMoveByDump(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	programs := dbtest.Programs(t)
 	for _, name := range []string{"pg_dump", "psql"} {

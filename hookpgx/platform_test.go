@@ -7,11 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestRefusedFunctions has a server that refuses functions of the log and of the cluster, as Aurora does without logical
 // replication.
 func TestRefusedFunctions(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t, "wal_writer_delay=10s")
 	w := private(t, server)
@@ -44,6 +46,7 @@ func (w *world) has(t *testing.T, signature string) bool {
 // TestPlatforms has the settings of managed platforms. Where the storage below is durable, a setting that is off is no
 // weakness. One fact alone is not enough to recognise a platform.
 func TestPlatforms(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	const version = "CREATE FUNCTION pg_catalog.aurora_version() RETURNS text LANGUAGE sql AS 'SELECT ''16.4.0'''"
 	for name, c := range map[string]struct {

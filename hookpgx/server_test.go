@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // wantServerError expects that both a migration and a check refuse the server, and that nothing was migrated.
@@ -28,6 +29,7 @@ func (w *world) wantServerError(t *testing.T, text string) {
 }
 
 func TestOldServer(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	w := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
@@ -39,6 +41,7 @@ func TestOldServer(t *testing.T) {
 }
 
 func TestEncodings(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	first := connect(t, server.DSN(), hookpgx.DefaultSchema, nil)
@@ -66,6 +69,7 @@ func TestEncodings(t *testing.T) {
 // TestRoleWithAnotherEncoding has a role whose sessions convert texts. The store's own sessions do not, and a pool of the
 // caller is refused.
 func TestRoleWithAnotherEncoding(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := migrated(t)
 	w := private(t, server)
@@ -93,6 +97,7 @@ func TestRoleWithAnotherEncoding(t *testing.T) {
 
 // TestRefusedMigration has an event trigger that refuses a step with the code of a wrong value. It is no fault of a row.
 func TestRefusedMigration(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	w := connect(t, dbtest.StartServer(t, nil).DSN(), hookpgx.DefaultSchema, nil)
 	w.exec(t, `CREATE FUNCTION no_tables() RETURNS event_trigger LANGUAGE plpgsql AS

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestDuplicateWaitsForTheStandby has a synchronous standby that is out of reach. Once the wait is
@@ -222,6 +223,7 @@ func TestWatchedWork(t *testing.T) {
 
 // TestTerminatedWaitForTheStandby ends sessions that wait: the answer to the commit never comes.
 func TestTerminatedWaitForTheStandby(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	w := onAwayStandby(t, awayStandby(t), func(*pgxpool.Config) {})
 	for way, claim := range w.claimWays() {

@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // wantFreshAgain fails unless an event is pending without an attempt, and runs it.
@@ -107,6 +108,7 @@ func TestSweepOfARecordFromElsewhere(t *testing.T) {
 // roles sweep the runs of the other one and its own. The database and the table still tell whether a
 // record belongs here.
 func TestSweepWithoutTheIdentityOfTheCluster(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	w := connect(t, dbtest.StartServer(t, nil).DSN(), "hookonce", nil)
 	w.exec(t, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")

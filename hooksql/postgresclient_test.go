@@ -8,11 +8,13 @@ import (
 
 	"github.com/hookonce/hookonce/internal/pgstore"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestPostgresWritesOnce loses the replies to statements that commit by themselves. On a *sql.DB
 // some of them would be repeated: each without arguments, and all in the simple protocol.
 func TestPostgresWritesOnce(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	proxy := dbtest.StartProxy(t, server.Addr())

@@ -13,6 +13,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // withParameter returns the DSN with a parameter: a setting of the session or of the driver.
@@ -189,6 +190,7 @@ func TestPostgresStricterLevel(t *testing.T) {
 // TestPostgresRestart fills the pools with connections that break all at once. Transactions and
 // reads do not notice; writes recover.
 func TestPostgresRestart(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Migrated: true})
 	w := connectPostgres(t, server.DSN(), hooksql.DefaultSchema)
@@ -226,6 +228,7 @@ func TestPostgresRestart(t *testing.T) {
 // TestPostgresDown checks that all calls report an unavailable database, and end with their
 // contexts.
 func TestPostgresDown(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Migrated: true})
 	w := connectPostgres(t, server.DSN(), hooksql.DefaultSchema)

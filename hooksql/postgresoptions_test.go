@@ -8,6 +8,7 @@ import (
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func TestNewPostgresRefuses(t *testing.T) {
@@ -79,6 +80,7 @@ func TestPostgresLimits(t *testing.T) {
 // TestOpenPostgres opens, uses and closes a store with its own pools. Close must leave a caller's
 // pool open.
 func TestOpenPostgres(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	store, err := hooksql.OpenPostgres("pgx", server.DSN())

@@ -12,11 +12,13 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestPostgresSwitchover makes the server of a running store read-only. Its sessions stay open, and
 // one call may fail; then the store works on the other server of the DSN.
 func TestPostgresSwitchover(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	first, second := dbtest.StartServer(t, nil), dbtest.StartServer(t, nil)
 	both := withParameter(t, dbtest.Together(t, first, second), "target_session_attrs", "read-write")

@@ -12,6 +12,7 @@ import (
 	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/storetest"
 )
 
@@ -299,6 +300,7 @@ func TestPostgresLostReplyOfRun(t *testing.T) {
 // TestPostgresOnePool runs as many handlers' transactions at once as WorkLimits allows, on one pool
 // for everything. Their other calls must find connections.
 func TestPostgresOnePool(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	for _, conns := range []int{2, 3, 8} {
 		w := openApplication(t, func(t testing.TB, dsn, schema string) *postgresWorld {

@@ -40,7 +40,11 @@ func TestACME(t *testing.T) {
 // The pages of the dashboard work in a browser.
 func TestBrowser(t *testing.T) {
 	group.Need(t, "browser")
-	script(t, "internal/test/browser/run")
+	var flags []string // none: the linters run, too
+	if !group.Long() {
+		flags = []string{"-vet=off"}
+	}
+	script(t, "internal/test/browser/run", flags...)
 }
 
 // The README works on a bare machine.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/program"
 )
 
@@ -45,6 +46,7 @@ func startGatewayOn(t *testing.T, server *dbtest.Server) *gateway {
 // While PostgreSQL is stopped, each page stands and shows its last rows with their age. The page that is open
 // when the server is back finds its rows by itself.
 func TestPagesWithoutTheDatabase(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	g := startGatewayOn(t, server)

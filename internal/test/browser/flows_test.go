@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // noteStreams marks a page whose stream of the live feed is open: rows before that are not streamed.
@@ -92,6 +93,7 @@ const holdStream = `const Plain = EventSource;
 
 // An event that arrives between the making of a page and the opening of its stream is announced, once.
 func TestEventBeforeTheStream(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	v := openTab(t, chromium(t), look{"early", 1280, false, true})
@@ -130,6 +132,7 @@ const jobDone = `Number(/([0-9,]+) done/.exec(document.querySelector('.job').tex
 
 // A group of dead letters is replayed as a job that is planned, started, cancelled and resumed.
 func TestGroupIsReplayedAsJob(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	g.send(t, "stripe", "stripe", "--secret", stripeSecret, "--type", "report.made", "--times", strconv.Itoa(manyLetters), "--concurrency", "8")
@@ -183,6 +186,7 @@ func (v *tab) reaches(t *testing.T, expression string) {
 
 // Without scripts a link makes a page reload, and another one ends that.
 func TestReloadingPage(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	v := openTab(t, chromium(t), look{"reload", 1280, false, false})

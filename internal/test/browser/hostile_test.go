@@ -16,6 +16,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hooksql"
+	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/rig"
 )
 
@@ -79,6 +80,7 @@ const foreign = `[...document.querySelectorAll('img, iframe, object, embed, vide
 
 // A real browser shows hostile texts as texts: none becomes an element, runs, or leads elsewhere.
 func TestHostileTexts(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	texts := rig.HostileTexts()

@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 		{"noscript-light-1280", 1280, false, false},
 		{"noscript-dark-360", 360, true, false},
 	} {
-		if !group.Long() && l.name != "light-1280" && l.name != "noscript-dark-360" { // together they have both of each
+		if !group.Long() && l.name != "light-360" {
 			continue
 		}
 		t.Run(l.name, func(t *testing.T) {
@@ -138,6 +138,7 @@ const widest = `[...document.querySelectorAll('body *')].filter((e) => e.getBoun
 
 // Keys lead to pages, rows and settings, and can be switched off.
 func TestKeys(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	v := openTab(t, chromium(t), look{"keys", 1280, false, true})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // sideways names the parts of a page that scroll sideways, and the cells of stacked tables with hidden content.
@@ -40,6 +41,7 @@ func (v *tab) checkPhone(t *testing.T, name string) {
 
 // On a phone, without scripts, a person sees why an event is dead, and can replay it without scrolling.
 func TestPhoneShowsLetter(t *testing.T) {
+	group.NeedLong(t)
 	t.Parallel()
 	g := startGateway(t)
 	v := openTab(t, chromium(t), look{"phone", 360, false, false})

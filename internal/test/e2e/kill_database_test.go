@@ -15,7 +15,7 @@ func TestDatabaseKilledUnderLoad(t *testing.T) {
 	server := dbtest.StartServer(t, nil)
 	l := newLoad(t, privateDatabase(t, server), loadSettings, "a", "b")
 	l.startAll()
-	l.killAtLeast(group.Rounds(6, 30), withoutDatabase, func() {
+	l.killAtLeast(group.Rounds(3, 30), withoutDatabase, func() {
 		l.waitRandomMoment(200)
 		server.Kill(t)
 		l.figures.kills++

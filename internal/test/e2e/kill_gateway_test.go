@@ -13,7 +13,7 @@ func TestOneOfTwoGatewaysKilled(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "postgres"), loadSettings, "a", "b")
 	l.startAll()
-	l.killGateways(group.Rounds(12, 100))
+	l.killGateways(group.Rounds(8, 100))
 	l.finish()
 	mustHave(t, interrupted(l.check()))
 }
@@ -23,7 +23,7 @@ func TestOnlyGatewayKilled(t *testing.T) {
 	t.Parallel()
 	l := newLoad(t, newDatabase(t, "sqlite"), loadSettings, "a")
 	l.startAll()
-	l.killGateways(group.Rounds(12, 50))
+	l.killGateways(group.Rounds(6, 50))
 	l.finish()
 	mustHave(t, interrupted(l.check()))
 }

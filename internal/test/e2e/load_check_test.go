@@ -123,7 +123,7 @@ func (l *load) killAtLeast(times int, faults func(figures) map[string]int, kill 
 		defer l.mu.Unlock()
 		return slices.Contains(slices.Collect(maps.Values(faults(l.sum()))), 0)
 	}
-	for l.figures.kills < times || missing() && l.figures.kills < 10*times {
+	for l.figures.kills < times || missing() && l.figures.kills < 100+10*times {
 		kill()
 	}
 }

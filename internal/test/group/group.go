@@ -29,12 +29,14 @@ var needs = map[string]string{
 	"examples":  "needs Python, Node, npm, curl and openssl",
 	"orm":       "builds GORM, bun, sqlx and ent",
 	"packages":  "builds the packages and the image, and installs and runs them; needs root",
+	"pages":     "needs Python, Node, npm, curl and openssl",
 	"plans":     "fills tables of PostgreSQL for two minutes",
 	"pooler":    "needs PgBouncer",
 	"power":     "cuts the power of a file system in a file; needs root and loop devices",
 	"receivers": "needs Python with FastAPI, and Node with npm",
 	"scale":     "needs HAProxy",
 	"sdk":       "needs Node with npm, and fetches about 180 packages",
+	"servers":   "starts servers of PostgreSQL, and stops, harms, moves and replaces them",
 }
 
 const (

@@ -44,7 +44,7 @@ func (w *world) runSettings(t *testing.T, where, text string) {
 
 func (w *world) checkPrometheus(t *testing.T, where, text string) {
 	t.Helper()
-	dbtest.Need(t, "examples", func() error {
+	dbtest.Need(t, "pages", func() error {
 		_, err := exec.LookPath("promtool")
 		return err
 	}, "prometheus")

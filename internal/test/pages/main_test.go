@@ -8,8 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	group.Only("examples")
+	group.Only("pages")
 	dbtest.Main(m)
 }
 
-func TestGroup(t *testing.T) { group.Need(t, "examples") }
+func TestGroup(t *testing.T) { group.Need(t, "pages") }

@@ -309,7 +309,7 @@ func certificate(t *testing.T, w *world) {
 // needTools installs the programs of the system that pages use.
 func needTools(t *testing.T) {
 	t.Helper()
-	dbtest.Need(t, "examples", func() error {
+	dbtest.Need(t, "pages", func() error {
 		_, err := exec.LookPath("curl")
 		if err == nil {
 			_, err = exec.LookPath("openssl")

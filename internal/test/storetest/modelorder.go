@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 	orderAttempts = 3 // then a lease buries the message
 )
 
-// orderThings must all happen in a run, so that a run cannot pass by doing little.
+// orderThings must all happen in a long run, so that a run cannot pass by doing little.
 var orderThings = []string{
 	"admitted", "parked", "stale", "sent", "retried", "dead", "killed", "buried", "not woken", "replayed", "replay refused", "discarded",
 	"undone", "reopened", "paused", "outcome late",
@@ -66,7 +67,7 @@ func modelRandomOrder(f *fixture) {
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(orderThings), func(thing string) bool { return w.seen[thing] })
 	}
-	for i := 0; i < orderSteps || len(missing()) > 0; i++ {
+	for i := 0; i < group.Rounds(orderSteps/3, orderSteps) || group.Long() && len(missing()) > 0; i++ {
 		steps[w.rand.IntN(len(steps))]()
 		w.mustMove()
 		if w.Failed() {

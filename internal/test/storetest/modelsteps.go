@@ -19,14 +19,14 @@ import (
 // seedVariable names the environment variable that repeats a run of the model.
 const seedVariable = "HOOKONCE_TEST_SEED"
 
-// The model takes at least modelSteps steps, and up to a limit continues until each of things has
-// happened.
+// In full, the model takes at least modelSteps steps, and up to a limit continues until each of things has happened. A short
+// run takes a third of the steps.
 const (
 	modelSteps    = 200
 	maxModelSteps = 5000
 )
 
-// things must all happen in a run, so that a run cannot pass by doing little.
+// things must all happen in a long run, so that a run cannot pass by doing little.
 var things = []string{
 	"claimed", "duplicate", "leased", "leased again", "used up", "held", "stale", "reopened", "pruned", "body pruned",
 	"replayed", "replayed as new", "replayed under the same id", "replay repeated", "first routes", "not found", "open", "body gone",
@@ -62,7 +62,7 @@ func modelRandomSteps(f *fixture) {
 		(*world).stepReplay, (*world).stepReplay, (*world).stepLetters, (*world).stepRetry,
 		(*world).stepRefused,
 	}
-	for i := 0; i < modelSteps || len(w.missing()) > 0; i++ {
+	for i := 0; i < group.Rounds(modelSteps/3, modelSteps) || group.Long() && len(w.missing()) > 0; i++ {
 		did := steps[w.rand.IntN(len(steps))](w)
 		w.compare(i%20 == 0)
 		if w.Failed() {
@@ -75,7 +75,7 @@ func modelRandomSteps(f *fixture) {
 	w.compare(true)
 }
 
-// seed returns the seed of a run of random steps, and logs it. In a short run it is soon: all things happen early then.
+// seed returns the seed of a run of random steps, and logs it. In a short run it is always soon.
 func (f *fixture) seed(soon uint64) uint64 {
 	f.Helper()
 	seed := soon

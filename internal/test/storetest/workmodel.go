@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // Parameters of the model of handlers.
@@ -17,7 +18,7 @@ const (
 	workModelAttempts = 3
 )
 
-// workThings must all happen in a run of the model, so that a run cannot pass by doing little.
+// workThings must all happen in a long run of the model, so that a run cannot pass by doing little.
 var workThings = []string{
 	"batch", "alone", "nothing", "by key", "done", "retry", "failed", "stale", "released", "abandoned", "settled", "interrupted",
 	"interrupted batch", "swept", "swept alone", "swept dead", "late settle", "reserved", "recorded", "replayed", "letter replayed",
@@ -137,7 +138,7 @@ func workModelRandomSteps[T any](b *bench[T]) {
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(workThings), func(thing string) bool { return w.seen[thing] })
 	}
-	for i := 0; i < workModelSteps || len(missing()) > 0; i++ {
+	for i := 0; i < group.Rounds(workModelSteps/3, workModelSteps) || group.Long() && len(missing()) > 0; i++ {
 		did := steps[w.rand.IntN(len(steps))]()
 		w.compare(i%20 == 0)
 		if w.Failed() {

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 const eventOrderSteps = 150
 
-// eventOrderThings must all happen in a run, so that a run cannot pass by doing little.
+// eventOrderThings must all happen in a long run, so that a run cannot pass by doing little.
 var eventOrderThings = []string{
 	"admitted", "parked", "stale", "overtaken", "succeeded", "retried", "dead", "abandoned", "interrupted", "swept", "replayed",
 	"replay refused", "discarded", "undone", "reopened", "batch",
@@ -48,7 +49,7 @@ func modelEventOrder[T any](b *bench[T]) {
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(eventOrderThings), func(thing string) bool { return w.seen[thing] })
 	}
-	for i := 0; i < eventOrderSteps || len(missing()) > 0; i++ {
+	for i := 0; i < group.Rounds(eventOrderSteps/3, eventOrderSteps) || group.Long() && len(missing()) > 0; i++ {
 		steps[w.rand.IntN(len(steps))]()
 		if w.Failed() {
 			w.Fatalf("order is lost at step %d of seed %d", i, seed)

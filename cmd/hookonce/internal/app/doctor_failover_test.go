@@ -8,11 +8,13 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestDoctorOnStandbys has a server without standbys, one with the slot of a standby that is away, and one that waits for
 // such a standby. Package failover has clusters.
 func TestDoctorOnStandbys(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	s := settings(t, "database: "+server.DSN())

@@ -17,6 +17,7 @@ import (
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // statuses runs Doctor and returns the status of each check.
@@ -46,6 +47,7 @@ func check(t *testing.T, checks []Check, name string) Check {
 }
 
 func TestDoctorOnPostgreSQL(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off"}})
 	text := "database: " + server.DSN() + "\nallow_unsafe: "
@@ -217,6 +219,7 @@ func TestJudgeDestinations(t *testing.T) {
 }
 
 func TestDoctorNamesAnotherEncoding(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	conn, err := pgx.Connect(t.Context(), server.DSN())

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // TestRawCharactersInAURL refuses URLs whose password ends early, without a word of them.
@@ -118,6 +119,7 @@ func TestKeywordsOfLibpq(t *testing.T) {
 
 // TestUnknownParameter checks that the server's refusal of a parameter, and what else stays, is not waited for.
 func TestUnknownParameter(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	if err := error(&tls.CertificateVerificationError{Err: errors.New("expired")}); lastingRemedy(fmt.Errorf("connecting: %w", err)) == "" {
 		t.Error("serve waits for another certificate")

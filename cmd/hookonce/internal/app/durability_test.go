@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func TestFileSystemsAreRefused(t *testing.T) {
@@ -28,6 +29,7 @@ func TestFileSystemsAreRefused(t *testing.T) {
 
 // TestDoctorOnNeon has the settings of Neon, where fsync is always off.
 func TestDoctorOnNeon(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{
 		"fsync=off", "neon.tenant_id=t", "neon.timeline_id=l", "synchronous_standby_names=walproposer",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hookonce/hookonce/internal/test/brokertest"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 // A file that another program keeps locked is named with what to do.
@@ -51,6 +52,7 @@ func TestLockedFile(t *testing.T) {
 // TestRemediesOfServers opens databases that refuse the gateway, each for a reason of its own. The error names it, and serve
 // waits only for those that may pass by themselves.
 func TestRemediesOfServers(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	for name, test := range map[string]struct {
 		alter, message, hint string

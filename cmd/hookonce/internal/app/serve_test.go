@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/group"
 )
 
 func TestServeOnSQLite(t *testing.T) {
@@ -115,6 +116,7 @@ func TestServeRefusesATakenAddress(t *testing.T) {
 
 // Orchestrators start databases and gateways at the same time.
 func TestServeWaitsForItsDatabase(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, nil)
 	server.Shutdown(t)
@@ -156,6 +158,7 @@ func TestServeWaitsForItsDatabase(t *testing.T) {
 
 // Waiting resolves none of these errors.
 func TestServeDoesNotWaitForLastingErrors(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	dsn, err := url.Parse(dbtest.StartServer(t, nil).DSN())
 	if err != nil {
@@ -195,6 +198,7 @@ func TestServeRefusesAFileThatIsNoDatabase(t *testing.T) {
 }
 
 func TestServeRefusesADatabaseThatLosesCommits(t *testing.T) {
+	group.Need(t, "servers")
 	t.Parallel()
 	server := dbtest.StartServer(t, &dbtest.Options{Config: []string{"fsync=off", "full_page_writes=off"}})
 	dsn := server.DSN()
