@@ -180,7 +180,7 @@ func TestOrderUnderKills(t *testing.T) {
 	}
 	t.Parallel()
 	const objects = 20
-	versions, kills := group.Rounds(20, 100), group.Rounds(8, 40)
+	versions, kills := group.Rounds(10, 100), group.Rounds(4, 40)
 	dsn, schema := dbtest.Ready(t)
 	pool, db, in := orderedInbox(t, dsn, schema, nil)
 	for _, text := range []string{
@@ -202,7 +202,7 @@ func TestOrderUnderKills(t *testing.T) {
 	})
 	workers := []*exec.Cmd{startOrderWorker(t, dsn, schema), startOrderWorker(t, dsn, schema)}
 	for i := range kills {
-		<-time.After(time.Duration(1000+rand.IntN(2000)) * time.Millisecond) // anywhere in their work
+		<-time.After(time.Duration(500+rand.IntN(1500)) * time.Millisecond) // anywhere in their work
 		_ = workers[i%2].Process.Kill()
 		_ = workers[i%2].Wait() // killed
 		workers[i%2] = startOrderWorker(t, dsn, schema)

@@ -26,7 +26,10 @@ import (
 	"github.com/hookonce/hookonce/provider"
 )
 
-func TestMain(m *testing.M) { dbtest.Main(m) }
+func TestMain(m *testing.M) {
+	dbtest.Parallel(8) // many wait
+	dbtest.Main(m)
+}
 
 // library is the database of a user of the library, with a table of effects. The table has no
 // unique constraint, so a second effect shows. Tests run on PostgreSQL if they need handlers side by
