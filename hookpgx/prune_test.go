@@ -69,6 +69,61 @@ func TestPrunePastRefusals(t *testing.T) {
 	}
 }
 
+// refuseDeletes makes events that a condition on OLD names stay, by a code that may concern all.
+func (w *world) refuseDeletes(t *testing.T, condition string) {
+	t.Helper()
+	w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'not this one' USING ERRCODE = '42501'; END $$;
+		CREATE TRIGGER refuse BEFORE DELETE ON {schema}.event FOR EACH ROW WHEN (`+condition+`) EXECUTE FUNCTION {schema}.refuse()`)
+}
+
+// TestPrunePastOpenEvents has refused events behind others that are unfinished. Only the refused ones count.
+func TestPrunePastOpenEvents(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.refuseDeletes(t, "OLD.event_id LIKE 'refused%'")
+	for i := range 3 {
+		var unfinished []driver.Claim
+		for j := range 15 {
+			unfinished = append(unfinished, newClaim(fmt.Sprint("open_", i, "_", j), "billing"))
+		}
+		if _, err := w.Claim(t.Context(), claimOf(sortedClaims(unfinished...)...)); err != nil {
+			t.Fatal(err)
+		}
+		w.mustClaim(t, true, newClaim(fmt.Sprint("refused_", i)))
+	}
+	w.mustClaim(t, true, newClaim("last"))
+	p := &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour)}
+	if got, err := w.Prune(t.Context(), p); err == nil || got.Events != 1 {
+		t.Errorf("Prune: %+v, error %v; want the last event removed, and the refusal", got, err)
+	}
+}
+
+// TestPruneBehindAFailingWalk has a source whose events are all refused. Those of other sources, and bodies, are removed.
+func TestPruneBehindAFailingWalk(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.refuseDeletes(t, "OLD.source = 'stripe'")
+	var all []driver.Claim
+	for i := range 60 {
+		c := newClaim(fmt.Sprint("evt_", i))
+		if i%2 == 0 {
+			c.Source, c.Key = "shop", driver.EventKey("shop", c.EventID)
+		}
+		all = append(all, c)
+	}
+	if _, err := w.Claim(t.Context(), claimOf(sortedClaims(all...)...)); err != nil {
+		t.Fatal(err)
+	}
+	p := &driver.PruneParams{
+		DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour),
+		Sources: map[string]driver.SourceWindows{"stripe": {DedupeWindow: 2 * time.Hour, Retention: time.Hour}}, // so it goes first
+	}
+	if got, err := w.Prune(t.Context(), p); !errors.Is(err, driver.ErrRefused) || got.Events != 30 || got.Bodies != 30 {
+		t.Errorf("Prune: %+v, error %v; want 30 events and 30 bodies removed, and the refusal", got, err)
+	}
+}
+
 func pruneAgainstClaims(t *testing.T, guard driver.BodyGuard) {
 	w := open(t, nil)
 	stores := []*world{w, w.second(t)}

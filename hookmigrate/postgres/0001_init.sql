@@ -1839,7 +1839,7 @@ BEGIN
 			UPDATE {schema}.event_state s SET due_at = at
 			WHERE s.key = (SELECT w.key FROM {schema}.event_state w WHERE w.key = front.event_key FOR UPDATE SKIP LOCKED)
 				AND s.state = 0 AND s.due_at = {schema}.parked();
-		EXCEPTION WHEN OTHERS THEN
+		EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
 			NULL; -- a trigger refuses this row: the outcome of the message before it counts, and the sweep tries again
 		END;
 	END IF;
@@ -2272,7 +2272,7 @@ BEGIN
 		IF FOUND THEN
 			BEGIN
 				PERFORM {schema}.settle_line(sweep_lines.line, now());
-			EXCEPTION WHEN OTHERS THEN
+			EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
 				refusal := SQLERRM;
 			END;
 		END IF;
@@ -2476,6 +2476,8 @@ DECLARE
 	moment   timestamptz := clock_timestamp(); -- the transaction may have begun long ago
 	patterns text[];
 	stack    text;
+	trouble  text := '^(08|40|53(?!400)|55|57|58|XX(?!00[12])|25006)';
+	raised   text := '^[^\n]* RAISE(\n|$)'; -- its first line
 	mark     tid;
 	due      record;
 	n_taken  integer := 0; -- one by one
@@ -2510,9 +2512,11 @@ BEGIN
 	BEGIN
 		RETURN QUERY SELECT * FROM {schema}.take_due(take.source, take.n, patterns, moment, NULL);
 		RETURN;
-	EXCEPTION WHEN OTHERS THEN
-		-- Unless the server is in trouble or gave up in favor of another transaction, one of the rows is at fault.
-		IF SQLSTATE ~ '^(08|40|53(?!400)|55|57|58|XX(?!00[12])|25006)' THEN
+	EXCEPTION WHEN QUERY_CANCELED OR ASSERT_FAILURE OR OTHERS THEN
+		-- Unless the server is in trouble or gave up in favor of another transaction, one of the rows is at fault. What a
+		-- trigger raises is no trouble of the server, whatever its code says.
+		GET STACKED DIAGNOSTICS stack = PG_EXCEPTION_CONTEXT;
+		IF SQLSTATE ~ trouble AND stack !~ raised THEN
 			RAISE;
 		END IF;
 	END;
@@ -2535,8 +2539,9 @@ BEGIN
 			IF FOUND THEN
 				n_taken := n_taken + 1;
 			END IF;
-		EXCEPTION WHEN OTHERS THEN
-			IF SQLSTATE ~ '^(08|40|53(?!400)|55|57|58|XX(?!00[12])|25006)' THEN
+		EXCEPTION WHEN QUERY_CANCELED OR ASSERT_FAILURE OR OTHERS THEN
+			GET STACKED DIAGNOSTICS stack = PG_EXCEPTION_CONTEXT;
+			IF SQLSTATE ~ trouble AND stack !~ raised THEN
 				RAISE;
 			END IF;
 			refused := refused + 1;

@@ -1,6 +1,7 @@
 package claims_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,38 @@ func TestOneBadClaimSpoilsNoOther(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The database refuses the first ten claims of a batch for a reason that may concern all, and one other as a bad row. Only
+// that one is blamed, so that no other goes to the quarantine.
+func TestOneBadClaimBehindManyRefusals(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	if _, err := store.Writer().ExecContext(t.Context(), `
+		CREATE TRIGGER bad BEFORE INSERT ON hookonce_event WHEN NEW.type = 'bad' BEGIN SELECT RAISE(ABORT, 'bad'); END;
+		CREATE TRIGGER refused BEFORE INSERT ON hookonce_event WHEN NEW.type = 'refused' BEGIN SELECT json_extract('no JSON', '$.x'); END`); err != nil {
+		t.Fatal(err)
+	}
+	var all []driver.Claim
+	for i := range 64 {
+		all = append(all, event(fmt.Sprint("evt_", i), "{}"))
+	}
+	slices.SortFunc(all, func(a, b driver.Claim) int { return bytes.Compare(a.Key[:], b.Key[:]) }) // as a batch has them
+	for i := range 10 {
+		all[i].Type = "refused"
+	}
+	all[50].Type = "bad"
+	u := claims.NewUnit(all, false, time.Now().Add(time.Minute))
+	claim(t, newQueue(t, store, nil), u)
+	for i := range u.Results {
+		err := u.Results[i].Err
+		switch {
+		case errors.Is(err, driver.ErrBadRow) != (i == 50), i < 10 && !errors.Is(err, driver.ErrRefused):
+			t.Errorf("claim %d of type %q: error %v", i, all[i].Type, err)
+		case i >= 32 && i != 50 && !u.Results[i].Claimed: // the half without the refused ones
+			t.Errorf("claim %d was not made: %v", i, err)
+		}
 	}
 }
 

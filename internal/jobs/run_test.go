@@ -87,23 +87,54 @@ func TestDatabaseErrors(t *testing.T) {
 	}
 }
 
-// TestRefusedLetter has a trigger that refuses to change one letter. The job counts it as failed, and changes the others once.
+// TestRefusedLetter has a trigger that refuses to change one letter. The job counts it as failed, and changes the others once:
+// also if the reason may concern all, and if a step has one letter.
 func TestRefusedLetter(t *testing.T) {
 	t.Parallel()
 	for action, told := range map[string]string{driver.JobDiscard: driver.ActionDiscarded, driver.JobReplay: driver.ActionReplayed} {
-		t.Run(action, func(t *testing.T) {
+		for _, code := range []string{"UX001", "42501"} {
+			for _, rate := range []string{"", "20"} {
+				t.Run(action+" "+code+" "+rate, func(t *testing.T) {
+					t.Parallel()
+					store, dsn, schema := openPostgres(t)
+					all := die(t, store, "e", 30)
+					refusal, _ := storetest.RefuseRow("message", all[7].Key)
+					execute(t, dsn, schema, strings.Replace(refusal.Begin, "'not this one'", "'not this one' USING ERRCODE = '"+code+"'", 1))
+					start(t, store, "job_1", driver.JobSpec{Action: action, Rate: rate}, driver.JobSelection{Source: "shop"})
+					run(t, store)
+					got := until(t, store, "job_1", isEnded)
+					if got.State != driver.JobDone || got.Done != 29 || got.Failed != 1 || got.Skipped != 0 || !strings.Contains(got.LastError, all[7].EventID) {
+						t.Errorf("the job is %+v, want 29 done and %s refused", got, all[7].EventID)
+					}
+					wantOnce(t, store, slices.Delete(slices.Clone(all), 7, 8), told, "job_1")
+				})
+			}
+		}
+	}
+}
+
+// TestLettersThatAllAreRefused takes a right away for a while. The job waits, and fails no letter, whether it changes one in a
+// step or all.
+func TestLettersThatAllAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []string{"", "10"} {
+		t.Run("rate "+rate, func(t *testing.T) {
 			t.Parallel()
 			store, dsn, schema := openPostgres(t)
-			all := die(t, store, "e", 30)
-			refusal, _ := storetest.RefuseRow("message", all[7].Key)
-			execute(t, dsn, schema, strings.Replace(refusal.Begin, "'not this one'", "'not this one' USING ERRCODE = 'UX001'", 1))
-			start(t, store, "job_1", driver.JobSpec{Action: action}, driver.JobSelection{Source: "shop"})
-			run(t, store)
+			all := die(t, store, "e", 12)
+			execute(t, dsn, schema, `CREATE SEQUENCE {schema}.refusals;
+				CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: rate}, driver.JobSelection{Source: "shop"})
+			_, log, _ := run(t, store)
+			eventually.True(t, "the job has been tried twice", func() bool { return strings.Count(log.Text(), "no right") > 1 })
+			execute(t, dsn, schema, "DROP FUNCTION {schema}.refuse() CASCADE")
 			got := until(t, store, "job_1", isEnded)
-			if got.State != driver.JobDone || got.Done != 29 || got.Failed != 1 || got.Skipped != 0 || !strings.Contains(got.LastError, all[7].EventID) {
-				t.Errorf("the job is %+v, want 29 done and %s refused", got, all[7].EventID)
+			if got.State != driver.JobDone || got.Done != 12 || got.Failed != 0 {
+				t.Errorf("the job is %+v, want 12 done", got)
 			}
-			wantOnce(t, store, slices.Delete(slices.Clone(all), 7, 8), told, "job_1")
+			wantOnce(t, store, all, driver.ActionDiscarded, "job_1")
 		})
 	}
 }

@@ -177,8 +177,12 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 	}
 	s.Letters = refsOf(changed)
 	done, err := t.record(ctx, p, cursor, s)
-	if len(changed) > 0 && refusalOf(err) != nil {
-		if err := t.halves(ctx, s, changed); err != nil {
+	if len(changed) > 0 && (refusalOf(err) != nil || errors.Is(err, driver.ErrRefused)) {
+		refused := &refusedLetters{}
+		if err := t.halves(ctx, s, changed, refused); err != nil {
+			return err
+		}
+		if err := t.judge(ctx, p, cursor, s, refused); err != nil {
 			return err
 		}
 		s.Letters = nil
@@ -189,27 +193,75 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 	return err
 }
 
+// refusedLetters are letters of one step that the database refused for a reason that may concern all.
+type refusedLetters struct {
+	letters []driver.DeadLetter
+	err     error // the last refusal
+	others  bool  // another letter was changed
+}
+
 // halves changes letters in small steps, because the database refuses one of them. The job stays at its place. It counts in s
-// those that are refused alone.
-func (t *task) halves(ctx context.Context, s *driver.JobStep, letters []driver.DeadLetter) error {
+// those that are refused alone, unless the reason may concern all.
+func (t *task) halves(ctx context.Context, s *driver.JobStep, letters []driver.DeadLetter, refused *refusedLetters) error {
 	half := len(letters) / 2
 	for _, part := range [][]driver.DeadLetter{letters[:half], letters[half:]} {
 		if len(part) == 0 {
 			continue
 		}
 		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refsOf(part)})
-		switch refusal := refusalOf(err); {
+		refusal, mayBeOfAll := refusalOf(err), errors.Is(err, driver.ErrRefused)
+		switch {
 		case err == nil:
 			t.worked(part, done)
-		case refusal == nil:
+			refused.others = true
+		case refusal == nil && !mayBeOfAll:
 			return err
-		case len(part) == 1:
+		case len(part) == 1 && refusal != nil:
 			fail(s, part[0].Source, part[0].EventID, refusal)
+		case len(part) == 1:
+			if refused.letters, refused.err = append(refused.letters, part[0]), err; len(refused.letters) > maxRefused && !refused.others {
+				return err
+			}
 		default:
-			if err := t.halves(ctx, s, part); err != nil {
+			if err := t.halves(ctx, s, part, refused); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// maxRefused is how many letters in a row a job tries before it takes the database for the reason.
+const maxRefused = 20
+
+// judge counts refused letters in s if another letter can be changed: one of the same step, or one of those behind it. The
+// error says that the reason may concern all; then the job tries again later. A letter behind which there is none is counted.
+func (t *task) judge(ctx context.Context, p place, cursor string, s *driver.JobStep, refused *refusedLetters) error {
+	behind := &refusedLetters{others: refused.others || len(refused.letters) == 0}
+	next, more := p.next(cursor, parts(&t.sel))
+	for looked := 0; more && !behind.others && looked < maxRefused; {
+		page, err := t.page(ctx, next, maxRefused)
+		if err != nil {
+			return err
+		}
+		for i := 0; i < len(page.DeadLetters) && !behind.others && looked < maxRefused; i++ {
+			l := &page.DeadLetters[i]
+			if l.FailedAt.After(t.job.StartedAt) || t.job.Action == driver.JobReplay && undecided(l) {
+				continue
+			}
+			looked++
+			// If it is refused, it is counted in its turn.
+			if err := t.halves(ctx, &driver.JobStep{}, page.DeadLetters[i:i+1], behind); err != nil {
+				return err
+			}
+		}
+		next, more = next.next(page.Next.String(), parts(&t.sel))
+	}
+	if len(refused.letters)+len(behind.letters) > 1 && !behind.others {
+		return refused.err
+	}
+	for i := range refused.letters {
+		fail(s, refused.letters[i].Source, refused.letters[i].EventID, driver.ErrBadRow)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	}
 	for range driver.MaxLeaseRounds {
 		leased, err := s.leaseOnce(ctx, p, false)
-		if errors.Is(err, driver.ErrBadRow) {
+		if mayBeOfMessage(err) {
 			leased, err = s.leaseApart(ctx, p)
 		}
 		switch {
@@ -94,16 +94,16 @@ func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.
 	leased, refusal := halving(min(p.Limit, maxLease), func(limit int) (*driver.Leased, error) {
 		fewer.Limit = limit
 		return s.leaseOnce(ctx, &fewer, false)
-	}, func(err error) bool { return errors.Is(err, driver.ErrBadRow) })
+	}, mayBeOfMessage)
 	if refusal == nil {
 		leased.More = true
 		return leased, nil
 	}
-	if !errors.Is(refusal, driver.ErrBadRow) {
+	if !mayBeOfMessage(refusal) {
 		return nil, refusal
 	}
 	leased, err := s.leaseOnce(ctx, &fewer, true)
-	if errors.Is(err, driver.ErrBadRow) {
+	if mayBeOfMessage(err) {
 		return s.leasePast(ctx, &fewer, refusal)
 	}
 	if err != nil {
@@ -130,27 +130,40 @@ func halving[T any](limit int, f func(limit int) (T, error), isFault func(error)
 	}
 }
 
-// leasePast names the first due message, which the database refused to change, and leases the next one. If that is refused
-// too, the message is not the reason.
+// mayBeOfMessage reports whether one message may be why a lease failed: see mayBeOfRow. A damaged body may ask for a
+// compression that the server does not have.
+func mayBeOfMessage(err error) bool { return mayBeOfRow(err) || SQLState(err) == codeNotSupported }
+
+// leasePast names the first due messages, which the database refused to change, and leases the next one. A reason that may
+// concern all is that of these messages only if the next one is leased, or if there is just one.
 func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal error) (*driver.Leased, error) {
-	refused := ""
-	err := write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error { return r.Scan(&refused) },
-		s.text(frontMessageSQL), p.Destination, clock(p.Now), notNilText(p.Skip))
-	if err != nil || refused == "" {
-		return &driver.Leased{}, err
+	var refused []driver.RefusedMessage
+	for {
+		front := ""
+		err := write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error { return r.Scan(&front) },
+			s.text(frontMessageSQL), p.Destination, clock(p.Now), notNilText(p.Skip))
+		if err != nil {
+			return nil, err
+		}
+		if front != "" {
+			p.Skip = append(slices.Clip(p.Skip), front)
+			refused = append(refused, driver.RefusedMessage{ID: front, Err: refusal})
+		}
+		leased, err := s.leaseOnce(ctx, p, false)
+		ofRow := errors.Is(err, driver.ErrBadRow) && SQLState(err) != codeNoRights
+		switch {
+		case ofRow: // two of them are refused
+			return &driver.Leased{Refused: refused, More: true}, nil
+		case err == nil && len(refused) > 1 && len(leased.Messages)+len(leased.Buried) == 0:
+			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, refusal)
+		case err == nil:
+			leased.Refused, leased.More = refused, true
+			return leased, nil
+		case !mayBeOfMessage(err), len(refused) >= maxPassedOver, front == "":
+			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		refusal = err
 	}
-	p.Skip = append(slices.Clip(p.Skip), refused)
-	leased, err := s.leaseOnce(ctx, p, false)
-	switch {
-	case err == nil:
-	case !errors.Is(err, driver.ErrBadRow), SQLState(err) == codeNoRights:
-		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	default: // two of them are refused
-		leased = &driver.Leased{}
-	}
-	leased.More = true
-	leased.Refused = append(leased.Refused, driver.RefusedMessage{ID: refused, Err: refusal})
-	return leased, nil
 }
 
 // leaseOnce leases messages by one statement, if unread without headers and bodies.

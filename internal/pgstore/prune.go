@@ -49,10 +49,13 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	if pass.windows, pass.now, err = s.longestWindows(ctx, p); err == nil {
 		state := pruning.Begin(turn.state, pass.now, !p.Background)
 		// The other steps must not keep the events from being looked at again.
-		if err = pass.events(ctx, state); err == nil {
-			state.Complete(pass.now.Add(time.Since(began)))
-			err = pass.others(ctx)
-		}
+		err = pruning.Each(ctx, func(ctx context.Context) error {
+			err := pass.events(ctx, state)
+			if err == nil {
+				state.Complete(pass.now.Add(time.Since(began)))
+			}
+			return err
+		}, pass.others)
 		text = state.Text()
 	}
 	pass.result.Further = err != nil && text != turn.state
@@ -62,10 +65,11 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 // events removes events past their windows, and bodies after them, so that a body that goes with its event is not
 // counted separately.
 func (r *prunePass) events(ctx context.Context, state *pruning.State) error {
-	if err := r.walks(ctx, &state.Events, false, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow }); err != nil {
-		return err
-	}
-	return r.walks(ctx, &state.Bodies, true, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention })
+	return pruning.Each(ctx, func(ctx context.Context) error {
+		return r.walks(ctx, &state.Events, false, &r.result.Events, func(k driver.Kept) time.Duration { return k.DedupeWindow })
+	}, func(ctx context.Context) error {
+		return r.walks(ctx, &state.Bodies, true, &r.result.Bodies, func(k driver.Kept) time.Duration { return k.Retention })
+	})
 }
 
 // others removes all other rows that are past their windows.
@@ -73,27 +77,26 @@ func (r *prunePass) others(ctx context.Context) error {
 	s, now := r.store, &r.now
 	identities := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.DedupeWindow.Microseconds() })
 	bodies := windowsOf(r.now, r.windows, func(k driver.Kept) int64 { return k.Retention.Microseconds() })
-	if _, err := r.all(ctx, "pruning versions", s.text(pruneVersionsSQL),
-		identities.now, identities.sources, identities.keep, identities.rest, identities.shortest); err != nil {
-		return err
+	all := func(op string, sql text, w *windows) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := r.all(ctx, op, s.text(sql), w.now, w.sources, w.keep, w.rest, w.shortest)
+			return err
+		}
 	}
-	if err := r.quarantine(ctx, bodies); err != nil {
-		return err
+	once := func(op string, sql text, args ...any) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return write(ctx, s.pools.Work, op, noRows, s.text(sql), append([]any{now}, args...)...)
+		}
 	}
-	if _, err := r.all(ctx, "pruning refused requests", s.text(pruneRefusedSQL),
-		bodies.now, bodies.sources, bodies.keep, bodies.rest, bodies.shortest); err != nil {
-		return err
-	}
-	if err := r.figures(ctx); err != nil {
-		return err
-	}
-	if err := write(ctx, s.pools.Work, "pruning the feed", noRows, s.text(pruneFeedSQL), now, driver.FeedKept.Microseconds()); err != nil {
-		return err
-	}
-	if err := write(ctx, s.pools.Work, "pruning jobs", noRows, s.text(pruneJobsSQL), now, driver.JobsKept.Microseconds()); err != nil {
-		return err
-	}
-	return write(ctx, s.pools.Work, "forgetting windows", noRows, s.text(forgetWindowsSQL), now, driver.WindowsHold.Microseconds())
+	return pruning.Each(ctx,
+		all("pruning versions", pruneVersionsSQL, identities),
+		func(ctx context.Context) error { return r.quarantine(ctx, bodies) },
+		all("pruning refused requests", pruneRefusedSQL, bodies),
+		r.figures,
+		once("pruning the feed", pruneFeedSQL, driver.FeedKept.Microseconds()),
+		once("pruning jobs", pruneJobsSQL, driver.JobsKept.Microseconds()),
+		once("forgetting windows", forgetWindowsSQL, driver.WindowsHold.Microseconds()),
+	)
 }
 
 func (r *prunePass) quarantine(ctx context.Context, bodies *windows) error {
@@ -148,31 +151,39 @@ type pruned struct {
 // adds their number to total.
 func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool, total *int64, of func(driver.Kept) time.Duration) error {
 	walks := marks.Walks(r.windows, of, r.now)
+	each := make([]func(context.Context) error, len(walks))
 	for i := range walks {
-		w := &walks[i]
-		to, err := r.walk(ctx, w, bodies, total)
-		marks.Move(w, to, r.now)
-		if err != nil {
+		each[i] = func(ctx context.Context) error {
+			to, err := r.walk(ctx, &walks[i], bodies, total)
+			marks.Move(&walks[i], to, r.now)
 			return after(err, *total)
 		}
 	}
-	return nil
+	return pruning.Each(ctx, each...)
 }
 
 // walk removes the removable events of a walk. It has looked at all events before the time that it returns.
 func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
-	single := 0  // chunks of one event, after a refusal
+	single := 0  // chunks that remove one event, after a refusal
+	alone := 0   // chunks that look at one event, after a refusal of such a chunk
 	refused := 0 // events in a row, for reasons that may concern all
 	for w.From.Before(w.Before) {
 		began, size := time.Now(), r.pace.Size()
 		if single > 0 {
 			single, size = single-1, 1
 		}
-		done, err := r.chunk(ctx, bodies, w, from, size)
+		seen := looks * size
+		if alone > 0 {
+			alone, size, seen = alone-1, 1, 1
+		}
+		done, err := r.chunk(ctx, bodies, w, from, size, seen)
 		switch {
 		case mayBeOfRow(err) && size > 1:
 			single = size
+			continue
+		case mayBeOfRow(err) && seen > 1: // the refused event may stand behind others, which are unfinished
+			alone = seen
 			continue
 		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && refused < maxPassedOver:
 			if !errors.Is(err, driver.ErrBadRow) {
@@ -207,8 +218,7 @@ func mayBeOfRow(err error) bool {
 	return errors.Is(err, driver.ErrBadRow) || errors.Is(err, driver.ErrRefused) || errors.Is(err, driver.ErrTimedOut) || errors.Is(err, driver.ErrLockTimeout)
 }
 
-// passOver goes on behind the next event. It may be one before the event that the database refused to remove; that one is
-// then refused again.
+// passOver goes on behind the next event, which the database refused to remove.
 func (r *prunePass) passOver(ctx context.Context, bodies bool, w *pruning.Walk, from *place) (*pruned, error) {
 	done := &pruned{}
 	err := read(ctx, r.store.pools.Work, "passing over an event", func(rows Rows) error {
@@ -218,9 +228,9 @@ func (r *prunePass) passOver(ctx context.Context, bodies bool, w *pruning.Walk, 
 	return done, err
 }
 
-// chunk removes the removable events of one chunk, or only their bodies. It begins behind an event, and looks at a
-// bounded number of events.
-func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, from *place, size int) (*pruned, error) {
+// chunk removes up to size removable events of one chunk, or only their bodies. It begins behind an event, and looks at up
+// to seen events.
+func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, from *place, size, seen int) (*pruned, error) {
 	ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
 	defer cancel()
 	if err := r.turn.renew(ctx); err != nil {
@@ -241,7 +251,7 @@ func (r *prunePass) chunk(ctx context.Context, bodies bool, w *pruning.Walk, fro
 				done.last = &place{*at, key}
 			}
 			return nil
-		}, r.store.text(pruneChunkSQL), r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, &undo, int32(size), int32(looks*size))
+		}, r.store.text(pruneChunkSQL), r.turn.fence, bodies, &from.at, from.key, &w.Before, w.Sources, w.Others, &undo, int32(size), int32(seen))
 		if err == nil && done == nil {
 			err = driver.ErrTurnLost
 		}

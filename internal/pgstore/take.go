@@ -185,10 +185,10 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 	return nil, fmt.Errorf("taking events: %w", err)
 }
 
-// isUnreadable reports whether the server could not read a row.
+// isUnreadable reports whether the server could not read a row. A damaged body may ask for more memory than there can be,
+// or for a compression that the server does not have.
 func isUnreadable(err error) bool {
-	code := SQLState(err)
-	return code == codeDamaged || code == codeIndexDamaged
+	return slices.Contains([]string{codeDamaged, codeIndexDamaged, codeInternal, codeNotSupported}, SQLState(err))
 }
 
 // readAgain reads the headers and the body of an event. It tells whether they cannot be read: the event that a statement

@@ -124,10 +124,13 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		now := time.UnixMicro(run.now).UTC()
 		run.state = pruning.Begin(turn.state, now, !p.Background)
 		// The other steps must not keep the events from being looked at again.
-		if err = run.steps(ctx, run.identities, run.bodies); err == nil {
-			run.state.Complete(now.Add(time.Since(began)))
-			err = run.steps(ctx, run.versions, run.quarantine, run.refused, run.jobs, run.figures, run.feed, run.forgetWindows)
-		}
+		err = pruning.Each(ctx, func(ctx context.Context) error {
+			err := pruning.Each(ctx, run.identities, run.bodies)
+			if err == nil {
+				run.state.Complete(now.Add(time.Since(began)))
+			}
+			return err
+		}, run.versions, run.quarantine, run.refused, run.jobs, run.figures, run.feed, run.forgetWindows)
 		text = run.state.Text()
 	}
 	run.result.Further = err != nil && text != turn.state
@@ -135,15 +138,6 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		err = run.refusal
 	}
 	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
-}
-
-func (r *pruner) steps(ctx context.Context, all ...func(context.Context) error) error {
-	for _, step := range all {
-		if err := step(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // write runs a transaction of the turn.
@@ -208,15 +202,15 @@ func (r *pruner) versions(ctx context.Context) error {
 func (r *pruner) walks(ctx context.Context, marks *pruning.Marks, k *kind, total *int64) error {
 	now := time.UnixMicro(r.now).UTC()
 	walks := marks.Walks(r.longest, k.window, now)
+	each := make([]func(context.Context) error, len(walks))
 	for i := range walks {
-		w := &walks[i]
-		to, err := r.walk(ctx, w, k, total)
-		marks.Move(w, to, now)
-		if err != nil {
+		each[i] = func(ctx context.Context) error {
+			to, err := r.walk(ctx, &walks[i], k, total)
+			marks.Move(&walks[i], to, now)
 			return err
 		}
 	}
-	return nil
+	return pruning.Each(ctx, each...)
 }
 
 // walk removes the rows of one walk. It has looked at all rows before the time that it returns.

@@ -36,6 +36,33 @@ func TestPruneThatFailsLate(t *testing.T) {
 	}
 }
 
+// A trigger ends each transaction that removes an event of one source. Those of other sources, and bodies, are removed.
+func TestPruneBehindAFailingWalk(t *testing.T) {
+	t.Parallel()
+	store := storeWith(t, &faults{})
+	for i := range 10 {
+		c := newClaim(fmt.Sprint("evt_", i))
+		c.Messages = nil
+		if i%2 == 0 {
+			c.Source, c.Key = "shop", driver.EventKey("shop", c.EventID)
+		}
+		if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := store.writer.ExecContext(t.Context(), `CREATE TRIGGER cut BEFORE DELETE ON hookonce_event
+		WHEN old.source <> 'shop' BEGIN SELECT RAISE(ROLLBACK, 'cut'); END`); err != nil {
+		t.Fatal(err)
+	}
+	got, err := store.Prune(t.Context(), &driver.PruneParams{
+		DedupeWindow: 2 * time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour),
+		Sources: map[string]driver.SourceWindows{"shop": {DedupeWindow: time.Hour, Retention: time.Hour}},
+	})
+	if err == nil || got.Events != 5 || got.Bodies != 5 {
+		t.Errorf("Prune: %+v, error %v; want 5 events and 5 bodies removed, and the error", got, err)
+	}
+}
+
 // A pass that is cut among the bodies leaves a mark, so that the next one goes on there. Otherwise passes that find more
 // unfinished events than they can look at would never come to an end.
 func TestCutPassOverBodiesLeavesAMark(t *testing.T) {
