@@ -1425,7 +1425,7 @@ COMMENT ON FUNCTION {schema}.hold_prune_turn(bigint) IS 'For hookonce itself: lo
 -- the event went first, the next claim of its key would find the other rows.
 --
 -- It waits for no session but one that takes the turn, so it cannot cause a deadlock: an event stays if its
--- state, its body or one of its messages is locked.
+-- state, its body, one of its messages or a place of them in a line is locked.
 --
 -- The planner's settings leave only plans that probe indexes: it would read whole tables that were small when it
 -- looked last.
@@ -1556,6 +1556,17 @@ BEGIN
 					AND coalesce(greatest(m.sent_at, m.failed_at, CASE m.note WHEN 'stale' THEN m.due_at END) < until, true)
 				FOR UPDATE SKIP LOCKED
 			) m
+		), held_place AS MATERIALIZED (
+			SELECT i.key, o.message_id, o.place -- in lines
+			FROM (
+				SELECT h.key, {schema}.place_of(h.key) AS id FROM held_state h
+				UNION ALL
+				SELECT h.key, h.id FROM held_message h
+			) i
+			CROSS JOIN LATERAL (
+				SELECT o.message_id, o.ctid AS place FROM {schema}.ordered_message o WHERE o.message_id = i.id
+				FOR UPDATE SKIP LOCKED
+			) o
 		), held_body AS MATERIALIZED (
 			SELECT b.body_key
 			FROM candidate c
@@ -1575,6 +1586,15 @@ BEGIN
 					SELECT FROM {schema}.body_seen b
 					WHERE b.key = c.key AND (b.body_key IN (SELECT body_key FROM held_body)) IS NOT TRUE
 				)
+				AND NOT EXISTS (
+					SELECT FROM {schema}.ordered_message o
+					WHERE o.message_id = {schema}.place_of(c.key) AND (o.message_id IN (SELECT message_id FROM held_place)) IS NOT TRUE
+				)
+				AND NOT EXISTS (
+					SELECT FROM held_message m
+					CROSS JOIN LATERAL (SELECT o.message_id FROM {schema}.ordered_message o WHERE o.message_id = m.id LIMIT 1) o
+					WHERE m.key = c.key AND (o.message_id IN (SELECT message_id FROM held_place)) IS NOT TRUE
+				)
 		), victim_message AS MATERIALIZED (
 			SELECT h.id, h.place FROM held_message h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE
 		), victim_state AS MATERIALIZED (
@@ -1586,11 +1606,8 @@ BEGIN
 		), handler_attempts AS (
 			DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
 		), places_in_lines AS (
-			DELETE FROM {schema}.ordered_message o USING victim_message v WHERE o.message_id = v.id
-		), events_in_lines AS (
-			DELETE FROM {schema}.ordered_message o
-			USING (SELECT {schema}.place_of(h.key) AS id FROM held_state h WHERE (h.key IN (SELECT key FROM victim)) IS TRUE) v
-			WHERE o.message_id = v.id
+			DELETE FROM {schema}.ordered_message o USING held_place h
+			WHERE o.ctid = h.place AND (h.key IN (SELECT key FROM victim)) IS TRUE
 		), messages AS (
 			DELETE FROM {schema}.message m USING victim_message v WHERE m.ctid = v.place
 		), states AS (
@@ -1917,6 +1934,7 @@ SET jit = off
 AS $$
 DECLARE
 	applied record;
+	passed  boolean;
 BEGIN
 	SELECT v.version, v.shown INTO applied FROM {schema}.object_version v WHERE v.object = turn_of.line;
 	IF NOT FOUND THEN
@@ -1930,7 +1948,8 @@ BEGIN
 	END IF;
 	before := {schema}.line_holder(turn_of.line);
 	verdict := CASE WHEN coalesce(before, turn_of.id) = turn_of.id THEN 1 ELSE 2 END;
-	IF before IS NULL AND (turn_of.version = '' OR turn_of.version >= applied.version) THEN
+	IF before IS NULL THEN
+		passed := turn_of.version <> '' AND turn_of.version < applied.version; -- waits only for others that are forced
 		SELECT nullif(o.message_id, turn_of.id) INTO before
 		FROM {schema}.ordered_message o
 		CROSS JOIN LATERAL (
@@ -1939,8 +1958,9 @@ BEGIN
 			SELECT s.state FROM {schema}.event_state s WHERE s.key = o.event_key
 			LIMIT 1
 		) m
-		WHERE o.line = turn_of.line AND o.state < 2 AND (o.version = '' OR o.version >= applied.version)
-			AND (m.state < 2 OR m.state = 3 AND o.hold)
+		WHERE o.line = turn_of.line AND o.state < 2
+			AND CASE WHEN passed THEN o.forced AND m.state < 2
+				ELSE (o.version = '' OR o.version >= applied.version) AND (m.state < 2 OR m.state = 3 AND o.hold) END
 		ORDER BY o.version, o.received_at, o.message_id
 		LIMIT 1;
 		verdict := CASE WHEN before IS NULL THEN 1 ELSE 2 END;
@@ -2158,8 +2178,10 @@ COMMENT ON FUNCTION {schema}.complete_ordered(
 	bigint[], bytea[], text[], bytea[], text[]
 ) IS 'For hookonce itself: records outcomes of leased messages, ordered ones among them.';
 
--- Settles the lines of messages that an operator ended or gave back.
-CREATE FUNCTION {schema}.settle_messages(ids text[], at timestamptz) RETURNS void
+-- Settles the lines of messages and events after they ended, were given back, or are due again: all ways but an outcome of
+-- complete_ordered come here. ids that are in no line are ignored. The line of an id keeps a version, null for none, that a
+-- handler has applied.
+CREATE FUNCTION {schema}.settle_places(ids text[], versions bytea[], shown text[], at timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -2170,27 +2192,46 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
+	moment  timestamptz := coalesce(settle_places.at, clock_timestamp());
 	lines   bytea[];
 	sources text[];
 BEGIN
 	SELECT array_agg(o.line), array_agg(o.source) INTO lines, sources
-	FROM unnest(settle_messages.ids) AS i (id)
+	FROM unnest(settle_places.ids) AS i (id)
 	CROSS JOIN LATERAL (SELECT o.line, o.source FROM {schema}.ordered_message o WHERE o.message_id = i.id LIMIT 1) o;
 	IF lines IS NULL THEN
 		RETURN;
 	END IF;
 	PERFORM {schema}.lock_lines(lines, sources);
-	UPDATE {schema}.ordered_message o SET state = 0, forced = false WHERE o.message_id = ANY (settle_messages.ids) AND (o.state > 0 OR o.forced);
-	PERFORM {schema}.settle_line(l.line, coalesce(settle_messages.at, now())) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line)) l;
+	UPDATE {schema}.object_version v
+	SET version = i.version, shown = i.shown, applied_at = moment
+	FROM (
+		SELECT DISTINCT ON (o.line) o.line, u.version, u.shown
+		FROM unnest(settle_places.ids, settle_places.versions, settle_places.shown) AS u (id, version, shown)
+		CROSS JOIN LATERAL (SELECT o.line FROM {schema}.ordered_message o WHERE o.message_id = u.id LIMIT 1) o
+		WHERE u.version <> ''
+		ORDER BY o.line, u.version DESC
+	) i
+	WHERE v.object = ANY (ARRAY[i.line]) AND i.version > v.version;
+	-- Whether it is forced counts until it ends.
+	UPDATE {schema}.ordered_message o
+	SET state = 0, forced = o.forced AND (
+		EXISTS (SELECT FROM {schema}.message m WHERE m.id = o.message_id AND m.state < 2)
+		OR EXISTS (SELECT FROM {schema}.event_state s WHERE s.key = o.event_key AND s.state = 0)
+	)
+	WHERE o.message_id = ANY (settle_places.ids) AND (o.state > 0 OR o.forced);
+	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line) ORDER BY u.line) l;
 END
 $$;
 
-COMMENT ON FUNCTION {schema}.settle_messages(text[], timestamptz) IS 'For hookonce itself: settles the lines of messages.';
+COMMENT ON FUNCTION {schema}.settle_places(text[], bytea[], text[], timestamptz) IS
+	'For hookonce itself: lets the lines of messages and events go on.';
 
--- Keeps the versions of lines that handlers have applied, '' for none, and settles the lines. The outcomes of the
--- events are recorded in the same transaction.
-CREATE FUNCTION {schema}.settle_events(lines bytea[], sources text[], versions bytea[], shown text[], at timestamptz) RETURNS void
-LANGUAGE plpgsql
+-- Returns those of some events that may run: of an event with a line, '' for none, no other event of the line was let go since.
+-- If that is all of them, it writes the record of their run: all others see it from the moment that they lock a line. If another
+-- record names one of the keys, it writes and returns nothing.
+CREATE FUNCTION {schema}.mark_ordered(id bigint, keys bytea[], lines bytea[], retry_in bigint, home text) RETURNS SETOF bytea
+LANGUAGE plpgsql ROWS 100
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -2198,32 +2239,6 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
-AS $$
-DECLARE
-	moment timestamptz := coalesce(settle_events.at, clock_timestamp());
-BEGIN
-	PERFORM {schema}.lock_lines(settle_events.lines, settle_events.sources);
-	UPDATE {schema}.object_version v
-	SET version = i.version, shown = i.shown, applied_at = moment
-	FROM (
-		SELECT DISTINCT ON (l.line) l.line, l.version, l.shown
-		FROM unnest(settle_events.lines, settle_events.versions, settle_events.shown) AS l (line, version, shown)
-		ORDER BY l.line, l.version DESC
-	) i
-	WHERE v.object = ANY (ARRAY[i.line]) AND i.version > v.version;
-	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(settle_events.lines) AS u (line)) l;
-END
-$$;
-
-COMMENT ON FUNCTION {schema}.settle_events(bytea[], text[], bytea[], text[], timestamptz) IS
-	'For hookonce itself: lets the lines of handled events go on.';
-
--- Writes the record of a run, and returns the keys that it names. Of an event with a line, '' for none, it names the key
--- only if no other event of the line was let go since. All others see the record from the moment that they lock the line. It writes
--- none if another record names one of the keys.
-CREATE FUNCTION {schema}.mark_ordered(id bigint, keys bytea[], lines bytea[], retry_in bigint, home text) RETURNS SETOF bytea
-LANGUAGE plpgsql ROWS 100
-SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	mine bytea[];
@@ -2236,12 +2251,15 @@ BEGIN
 			SELECT FROM {schema}.object_version v WHERE v.object = i.line AND v.sending_id = {schema}.place_of(i.key)
 		)
 	);
-	INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
-	SELECT mark_ordered.id, mine, clock_timestamp(), mark_ordered.retry_in, mark_ordered.home
-	WHERE mine <> '{}' AND NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys && mine);
-	IF FOUND THEN
-		RETURN QUERY SELECT DISTINCT unnest(mine);
+	IF cardinality(mine) = cardinality(mark_ordered.keys) THEN
+		INSERT INTO {schema}.run (id, keys, started_at, retry_in, home)
+		SELECT mark_ordered.id, mine, clock_timestamp(), mark_ordered.retry_in, mark_ordered.home
+		WHERE NOT EXISTS (SELECT FROM {schema}.run r WHERE r.keys OPERATOR(pg_catalog.&&) mine);
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
 	END IF;
+	RETURN QUERY SELECT unnest(mine);
 END
 $$;
 

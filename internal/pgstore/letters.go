@@ -145,8 +145,11 @@ func (s *Store) onLetters(ctx context.Context, conn Conn, sql string, p *driver.
 	if err != nil {
 		return nil, err
 	}
-	for i := range ids {
-		ids[i] = p.Letters[places[i]].Place()
+	ids = ids[:0]
+	for i := range done {
+		if done[i] {
+			ids = append(ids, p.Letters[i].Place())
+		}
 	}
 	return done, s.settle(ctx, conn, ids, p.Now)
 }

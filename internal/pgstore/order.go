@@ -16,11 +16,13 @@ var (
 SELECT place, verdict, line, version, shown
 FROM {schema}.admit($1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::bytea[], $6::int[], $7::timestamptz)`)
 
-	settleLinesSQL = statement(`SELECT {schema}.settle_messages($1::text[], $2::timestamptz)`)
+	// settlePlacesSQL bounds how long a process that stops before its commit holds the lines: admissions wait for them.
+	settlePlacesSQL = statement(`
+SELECT {schema}.settle_places($1::text[], $2::bytea[], $3::text[], $4::timestamptz)
+FROM set_config('idle_in_transaction_session_timeout', '5s', true)`)
 
-	settleEventsSQL = statement(`SELECT {schema}.settle_events($1::bytea[], $2::text[], $3::bytea[], $4::text[], $5::timestamptz)`)
-
-	// markOrderedSQL is markSQL for a run with events of lines.
+	// markOrderedSQL is markSQL for a run with events of lines. It returns those that may run, and writes a record only if that
+	// is all.
 	markOrderedSQL = statement(`
 SELECT key FROM {schema}.mark_ordered($1::bigint, $2::bytea[], $3::bytea[], nullif($4::bigint, -1), $5::text) AS key`)
 
@@ -52,11 +54,6 @@ FROM unnest($1::text[], $2::text[]) AS n (id, before)
 JOIN {schema}.ordered_message o ON o.message_id = n.before
 ON CONFLICT (message_id) DO NOTHING`)
 )
-
-// inLines reports whether one of the events is in a line.
-func inLines(results []driver.WorkResult) bool {
-	return slices.ContainsFunc(results, func(r driver.WorkResult) bool { return r.Line != nil })
-}
 
 // lineArgs are the places of messages in lines, as arguments.
 type lineArgs struct {
@@ -139,33 +136,33 @@ func (s *Store) SettleLines(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return write(ctx, s.pools.Work, "letting lines go on", noRows, s.text(settleLinesSQL), ids, clock(time.Time{}))
+	return write(ctx, s.pools.Work, "letting lines go on", noRows, s.text(settlePlacesSQL), ids, [][]byte{}, []string{}, clock(time.Time{}))
 }
 
-// settle lets the lines of messages go on that ended in this transaction.
+// settle lets the lines of messages, and of events by their places, go on that this transaction has ended or given back.
 func (s *Store) settle(ctx context.Context, conn Conn, ids []string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return scan(ctx, conn, noRows, s.text(settleLinesSQL), ids, clock(now))
+	return scan(ctx, conn, noRows, s.text(settlePlacesSQL), ids, [][]byte{}, []string{}, clock(now))
 }
 
-// settleEvents lets the lines of these events go on. Their outcomes were recorded in this transaction.
-func (s *Store) settleEvents(ctx context.Context, conn Conn, p *driver.FinishParams) error {
-	if !inLines(p.Results) {
+// settleEvents lets the lines of events go on, whose outcomes were recorded in this transaction. The lines keep the versions
+// of those that succeeded.
+func (s *Store) settleEvents(ctx context.Context, conn Conn, events []driver.Key, p *driver.FinishParams) error {
+	if len(events) == 0 {
 		return nil
 	}
-	lines := newVersionArgs()
-	for i := range p.Results {
-		if r := &p.Results[i]; r.Line != nil {
-			line := *r.Line
-			if r.Outcome != driver.WorkSucceeded {
-				line.Version, line.Shown = nil, ""
+	ids, versions, shown := make([]string, len(events)), make([][]byte, len(events)), make([]string, len(events))
+	for i, key := range events {
+		ids[i], versions[i] = driver.EventPlace(key), []byte{}
+		for _, r := range p.Results {
+			if r.Key == key && r.Line != nil && r.Outcome == driver.WorkSucceeded {
+				versions[i], shown[i] = notNil(r.Line.Version), r.Line.Shown
 			}
-			lines.add(&line)
 		}
 	}
-	return scan(ctx, conn, noRows, s.text(settleEventsSQL), lines.objects, lines.sources, lines.versions, lines.shown, clock(p.Now))
+	return scan(ctx, conn, noRows, s.text(settlePlacesSQL), ids, versions, shown, clock(p.Now))
 }
 
 const opSweepLines = "sweeping lines"

@@ -51,11 +51,11 @@ SELECT key FROM next ORDER BY key`, stateAgainSQL, false))
 
 // settleReopenedSQL puts the reopened messages back into their lines, where they keep later ones waiting.
 var settleReopenedSQL = statement(`
-SELECT {schema}.settle_messages(ARRAY(
+SELECT {schema}.settle_places(ARRAY(
 	SELECT m.id FROM {schema}.message m WHERE m.event_key = ANY ($1::bytea[]) AND m.state = 0
 	UNION ALL
 	SELECT {schema}.place_of(k) FROM unnest($1::bytea[]) AS k
-), $2::timestamptz)`)
+), '{}', '{}', $2::timestamptz)`)
 
 // reopenedSQL follows againSQL, and records the reopening in the history.
 const reopenedSQL = `, told AS (

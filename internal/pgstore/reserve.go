@@ -144,14 +144,20 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 	}
 	const op = "recording outcomes"
 	args := append(outcomeArgs(p), reservedUntil(p.Results))
-	if !inLines(p.Results) {
+	var inLines []driver.Key
+	for i := range p.Results {
+		if p.Results[i].Line != nil {
+			inLines = append(inLines, p.Results[i].Key)
+		}
+	}
+	if len(inLines) == 0 {
 		return write(ctx, s.pools.Work, op, noRows, s.text(recordReservedSQL), args...)
 	}
 	return transact(ctx, s.pools.Work, op, func(conn Conn) error {
 		if err := scan(ctx, conn, noRows, s.text(recordReservedSQL), args...); err != nil {
 			return err
 		}
-		return s.settleEvents(ctx, conn, p)
+		return s.settleEvents(ctx, conn, inLines, p)
 	})
 }
 

@@ -30,6 +30,7 @@ type Run struct {
 	standbys bool
 	events   []driver.TakenEvent
 	beside   bool // see driver.TakeParams
+	ordered  bool // events may be in lines, which go on when the run ends, in any way
 	found    int  // events that are locked, with those that are too many bytes
 
 	xid  int64  // of the transaction; the id of the record
@@ -218,10 +219,18 @@ func (r *Run) record(ctx context.Context, p *driver.FinishParams) error {
 	case gone != 1 || changed != int64(len(p.Results)):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, errRecordGone)
 	}
-	if err := r.store.settleEvents(ctx, r.tx, p); err != nil {
+	if err := r.settleLines(ctx, r.tx, p); err != nil {
 		return r.failureOfRecord(err)
 	}
 	return nil
+}
+
+// settleLines lets the lines of all events of the run go on, also of those without an outcome.
+func (r *Run) settleLines(ctx context.Context, conn Conn, p *driver.FinishParams) error {
+	if !r.ordered {
+		return nil
+	}
+	return r.store.settleEvents(ctx, conn, r.keys(), p)
 }
 
 // commit ends the run unless it fails.
@@ -325,7 +334,7 @@ func (r *Run) settleBeside(ctx context.Context, p *driver.FinishParams, ended bo
 		if err := scan(ctx, conn, noRows, r.store.text(settleSQL), append(outcomeArgs(p), r.xid)...); err != nil {
 			return err
 		}
-		return r.store.settleEvents(ctx, conn, p)
+		return r.settleLines(ctx, conn, p)
 	})
 	if err == nil || errors.Is(err, driver.ErrNotFound) {
 		r.ended = true
@@ -448,6 +457,9 @@ func (r *Run) Abandon(ctx context.Context) error {
 			found = true
 			return nil
 		}, r.store.text(unmarkOwnSQL), r.xid)
+		if err == nil && found {
+			err = r.settleLines(ctx, r.tx, &driver.FinishParams{})
+		}
 		if err == nil && found && r.commit(ctx) == nil {
 			return nil
 		}

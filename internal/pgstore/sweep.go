@@ -244,18 +244,17 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		}
 		if status == elsewhere {
 			lost, err = s.lostRows(ctx, conn, driver.LostRun{Elsewhere: true}, s.text(strayedSQL), run.keys)
+		} else {
+			lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted)
+		}
+		if err != nil {
 			return err
 		}
-		if lost, err = s.lose(ctx, conn, p, run, retryIn, status == txCommitted); err != nil {
-			return err
+		places := make([]string, len(run.keys))
+		for i, key := range run.keys {
+			places[i] = driver.EventPlace(driver.Key(key))
 		}
-		var dead []string
-		for i := range lost {
-			if lost[i].Dead {
-				dead = append(dead, driver.EventPlace(lost[i].Key))
-			}
-		}
-		return s.settle(ctx, conn, dead, p.Now)
+		return s.settle(ctx, conn, places, p.Now)
 	})
 	switch {
 	case errors.Is(err, errNotLost):

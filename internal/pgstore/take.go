@@ -149,7 +149,16 @@ func (t *takenRow) finish() driver.TakenEvent {
 }
 
 // Take implements [driver.Driver]. The run is nil if no event was found.
-func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
+func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (r *Run, err error) {
+	for p != nil && r == nil && err == nil {
+		r, p, err = s.takeOnce(ctx, p)
+	}
+	return r, err
+}
+
+// takeOnce is Take, unless only some of the events in lines may run. Then it takes none, because only the end of its
+// transaction unlocks the others, and returns left, which asks for those.
+func (s *Store) takeOnce(ctx context.Context, p *driver.TakeParams) (run *Run, left *driver.TakeParams, err error) {
 	r, err := s.lockDue(ctx, p, p.Limit)
 	if isUnreadable(err) {
 		r, err = s.lockReadable(ctx, p)
@@ -161,28 +170,28 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (*Run, error) {
 		r, err = s.lockDue(ctx, p, len(r.events))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("taking events: %w", err)
+		return nil, nil, fmt.Errorf("taking events: %w", err)
 	}
 	if len(r.events) == 0 {
 		r.drop(ctx)
-		return nil, nil
+		return nil, nil, nil
 	}
-	marked, err := s.mark(ctx, r, p)
+	marked, left, err := s.mark(ctx, r, p)
 	if err == nil && !marked {
 		r.drop(ctx)
-		return nil, nil
+		return nil, left, nil
 	}
 	if err == nil {
 		err = r.failure(r.tx.Script(ctx, "SAVEPOINT "+savepoint))
 	}
 	if err == nil {
-		return r, nil
+		return r, nil, nil
 	}
 	if marked {
 		_ = s.unmark(ctx, r) // if it fails, a sweep finds the record
 	}
 	r.drop(ctx)
-	return nil, fmt.Errorf("taking events: %w", err)
+	return nil, nil, fmt.Errorf("taking events: %w", err)
 }
 
 // isUnreadable reports whether the server could not read a row. A damaged body may ask for more memory than there can be,
@@ -255,7 +264,7 @@ func (r *Run) take(ctx context.Context, p *driver.TakeParams, limit int) error {
 	timeout := max(runTimeout, p.HandlerTimeout+5*time.Second)
 	limit = min(max(limit, 1), maxTake)
 	args := []any{int32(limit), clock(p.Now), milliseconds(timeout)}
-	r.beside = p.Beside
+	r.beside, r.ordered = p.Beside, len(p.Lines) > 0
 	if len(p.Keys) > 0 {
 		_, err := r.collect(ctx, r.store.text(takeKeysSQL), append(args, keyArgs(p.Keys), mostBytes(p.Bytes))...)
 		return err
@@ -326,8 +335,8 @@ func milliseconds(d time.Duration) string { return fmt.Sprintf("%dms", max(1, d.
 // mark writes the record of a run on another connection: the run's own transaction would take the
 // record with it. A record with a single key counts an attempt when it is swept, so a run beside others
 // has its key twice. marked is false if no record was written, because another one holds an event of
-// the run.
-func (s *Store) mark(ctx context.Context, r *Run, p *driver.TakeParams) (marked bool, err error) {
+// the run, or because only the events of left may run.
+func (s *Store) mark(ctx context.Context, r *Run, p *driver.TakeParams) (marked bool, left *driver.TakeParams, err error) {
 	retryIn := int64(noRetry)
 	if delay, last := p.Retry.AfterInterrupted(r.events[0].Attempts + 1); !last {
 		retryIn = delay.Microseconds()
@@ -336,44 +345,47 @@ func (s *Store) mark(ctx context.Context, r *Run, p *driver.TakeParams) (marked 
 	if r.beside && len(keys) == 1 {
 		keys = append(keys, keys[0])
 	}
-	if len(p.Lines) > 0 {
+	if r.ordered {
 		return s.markOrdered(ctx, r, p, keys, retryIn)
 	}
 	err = write(ctx, s.pools.Receive, "recording a run", func(Rows) error {
 		marked = true
 		return nil
 	}, s.text(markSQL), r.xid, keyArgs(keys), retryIn, r.home)
-	return marked || errors.Is(err, driver.ErrCommitUnknown), err
+	return marked || errors.Is(err, driver.ErrCommitUnknown), nil, err
 }
 
-// markOrdered is mark for events of lines. It leaves those that may not run now. Their rows stay locked until the run ends,
-// and are reserved longer than that.
-func (s *Store) markOrdered(ctx context.Context, r *Run, p *driver.TakeParams, keys []driver.Key, retryIn int64) (marked bool, err error) {
-	if r.beside && len(keys) > 1 {
-		keys = slices.Concat(keys, keys) // one of them may be all that is left
-	}
+// markOrdered is mark for events of lines.
+func (s *Store) markOrdered(ctx context.Context, r *Run, p *driver.TakeParams, keys []driver.Key, retryIn int64) (marked bool, left *driver.TakeParams, err error) {
+	lineOf := func(key driver.Key) driver.Key { return p.Lines[slices.Index(p.Keys, key)] }
 	lines := make([][]byte, len(keys))
 	for i, key := range keys {
-		if at := slices.Index(p.Keys, key); p.Lines[at] != (driver.Key{}) {
-			lines[i] = p.Lines[at][:]
-		} else {
-			lines[i] = []byte{}
+		lines[i] = []byte{}
+		if line := lineOf(key); line != (driver.Key{}) {
+			lines[i] = line[:]
 		}
 	}
-	mine := make(map[driver.Key]bool, len(keys))
+	mine := *p
+	mine.Keys, mine.Lines = nil, nil
 	err = write(ctx, s.pools.Receive, "recording a run", func(rows Rows) error {
-		var key []byte
-		err := rows.Scan(&key)
-		if err == nil {
-			mine[driver.Key(key)] = true
+		var bytes []byte
+		if err := rows.Scan(&bytes); err != nil {
+			return err
 		}
-		return err
+		if key := driver.Key(bytes); !slices.Contains(mine.Keys, key) {
+			mine.Keys, mine.Lines = append(mine.Keys, key), append(mine.Lines, lineOf(key))
+		}
+		return nil
 	}, s.text(markOrderedSQL), r.xid, keyArgs(keys), lines, retryIn, r.home)
-	if errors.Is(err, driver.ErrCommitUnknown) {
-		return true, err
+	switch {
+	case err != nil:
+		return errors.Is(err, driver.ErrCommitUnknown), nil, err
+	case len(mine.Keys) == 0:
+		return false, nil, nil
+	case len(mine.Keys) < len(r.events):
+		return false, &mine, nil
 	}
-	r.events = slices.DeleteFunc(r.events, func(e driver.TakenEvent) bool { return !mine[e.Key] })
-	return len(mine) > 0, err
+	return true, nil, nil
 }
 
 // unmark deletes the record of a run. It may wait for a transaction of the run that deletes it too
@@ -381,7 +393,12 @@ func (s *Store) markOrdered(ctx context.Context, r *Run, p *driver.TakeParams, k
 func (s *Store) unmark(ctx context.Context, r *Run) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
-	return write(ctx, s.pools.Receive, "removing the record of a run", noRows, s.text(unmarkSQL), r.xid)
+	return transact(ctx, s.pools.Receive, "removing the record of a run", func(conn Conn) error {
+		if err := scan(ctx, conn, noRows, s.text(unmarkSQL), r.xid); err != nil {
+			return err
+		}
+		return r.settleLines(ctx, conn, &driver.FinishParams{})
+	})
 }
 
 // unmarkSQL deletes the record of a run without an outcome for its events.

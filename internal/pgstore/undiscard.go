@@ -60,10 +60,10 @@ SELECT (SELECT count(*) FROM entry), (SELECT count(*) FROM told),
 
 // settleUndoneSQL lets the letters of these entries hold their lines again. Its arguments are those of undiscardSQL.
 var settleUndoneSQL = statement(`
-SELECT {schema}.settle_messages(ARRAY(
+SELECT {schema}.settle_places(ARRAY(
 	SELECT coalesce(h.message_id, {schema}.place_of(h.event_key))
 ` + nextDiscardsSQL + `
-), $4::timestamptz)`)
+), '{}', '{}', $4::timestamptz)`)
 
 var discardsSQL = statement(`
 SELECT (

@@ -28,7 +28,10 @@ const (
 
 	reopenOrdered = `UPDATE hookonce_ordered_message SET state = 0 WHERE number = ? AND state > 0`
 
-	unforceOrdered = `UPDATE hookonce_ordered_message SET forced = 0 WHERE number = ?`
+	// Whether it is forced counts until it ends.
+	unforceOrdered = `UPDATE hookonce_ordered_message SET forced = 0 WHERE number = ?1 AND forced
+		AND NOT EXISTS (SELECT 1 FROM hookonce_message WHERE number = ?1 AND state < 2)
+		AND NOT EXISTS (SELECT 1 FROM hookonce_event_state WHERE id = ?1 - ` + eventPlaces + ` AND state < 2)`
 
 	endOrdered = `UPDATE hookonce_ordered_message SET state = 2, forced = 0 WHERE number = ?`
 
@@ -57,9 +60,10 @@ const (
 	clearSending = `UPDATE hookonce_object_version SET sending = NULL WHERE object = ? AND sending = ?`
 
 	// The first message of a line that keeps others of version ?2 or higher waiting.
+	// If ?3, of those that are forced: one that is passed waits for no others.
 	selectBefore = `SELECT o.number` + fromPlaces + `
-		WHERE o.line = ?1 AND o.state < 2 AND (o.version = x'' OR o.version >= ?2)
-			AND (coalesce(m.state, s.state) < 2 OR coalesce(m.state, s.state) = 3 AND o.hold)
+		WHERE o.line = ?1 AND o.state < 2 AND CASE WHEN ?3 THEN o.forced AND coalesce(m.state, s.state) < 2
+			ELSE (o.version = x'' OR o.version >= ?2) AND (coalesce(m.state, s.state) < 2 OR coalesce(m.state, s.state) = 3 AND o.hold) END
 		ORDER BY o.version, o.received_at, o.number LIMIT 1`
 
 	selectFront = `SELECT o.number, o.version, o.state, o.hold, coalesce(m.state, s.state, 2), coalesce(m.due_at, s.due_at, 0)` + fromPlaces + `
@@ -274,14 +278,14 @@ func (t *writeTx) admit(m *inLine, a *driver.Admission) error {
 }
 
 // mayGo reports whether m is the first of its line, or, as holds, the one that may be on its way. A message that is sent
-// although a higher version was waits only for the latter.
+// although a higher version was waits only for the latter, and for lower ones of its kind.
 func (t *writeTx) mayGo(m *inLine, applied []byte, isPassed bool) (free, holds bool, err error) {
 	holder, err := t.holder(m.line)
-	if err != nil || holder != 0 || isPassed {
-		return err == nil && (holder == m.number || holder == 0), holder != 0, err
+	if err != nil || holder != 0 {
+		return err == nil && holder == m.number, holder != 0, err
 	}
 	var first int64
-	err = t.queryRow(selectBefore, m.line[:], blob(applied)).Scan(&first)
+	err = t.queryRow(selectBefore, m.line[:], blob(applied), isPassed).Scan(&first)
 	return first == m.number, false, err
 }
 

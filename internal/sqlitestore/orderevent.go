@@ -52,20 +52,22 @@ func (t *writeTx) mayRun(p *driver.TakeParams, taken []takenEvent) ([]takenEvent
 	return mine, nil
 }
 
-// settleEvents keeps the versions of handled events, and lets their lines go on.
-func (t *writeTx) settleEvents(results []driver.WorkResult) error {
-	var lines []driver.Key
+// settleRun keeps the versions of handled events, and lets the lines of all events of a run go on, also of those without an
+// outcome.
+func (t *writeTx) settleRun(r *run, results []driver.WorkResult) error {
+	if !r.ordered {
+		return nil
+	}
 	for i := range results {
-		r := &results[i]
-		if r.Line == nil {
-			continue
-		}
-		if r.Outcome == driver.WorkSucceeded && len(r.Line.Version) > 0 {
-			if err := t.keepVersion(r.Line); err != nil {
+		if line := results[i].Line; line != nil && results[i].Outcome == driver.WorkSucceeded && len(line.Version) > 0 {
+			if err := t.keepVersion(line); err != nil {
 				return err
 			}
 		}
-		lines = append(lines, r.Line.Object)
 	}
-	return t.settleAll(lines)
+	ids := make([]string, len(r.taken))
+	for i := range r.taken {
+		ids[i] = driver.EventPlace(r.taken[i].Key)
+	}
+	return t.settleIDs(ids)
 }

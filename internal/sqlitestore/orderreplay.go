@@ -59,7 +59,8 @@ func (t *writeTx) replace(p *driver.ReplayParams, e *lifecycle.Event, plan *life
 	return nil
 }
 
-// settleIDs settles the lines of messages. It ignores those that are in none.
+// settleIDs settles the lines of messages, and of events by their places, after they ended, were given back, or are due again:
+// all ways but an outcome of goOn come here. It ignores those that are in no line.
 func (t *writeTx) settleIDs(ids []string) error {
 	var lines []driver.Key
 	for _, id := range ids {

@@ -49,6 +49,7 @@ type run struct {
 	cancel   context.CancelFunc
 	token    int64
 	ofClaim  bool // of TakeClaim: it has no record
+	ordered  bool // events may be in lines, which go on when the run ends, in any way
 	taken    []takenEvent
 	finished bool
 	sent     bool                // our COMMIT, which Finish sends
@@ -238,7 +239,7 @@ func (r *run) record(p *driver.FinishParams, failed bool) error {
 	if err := r.t.keepVersions(p.Versions); err != nil {
 		return err
 	}
-	if err := r.t.settleEvents(p.Results); err != nil {
+	if err := r.t.settleRun(r, p.Results); err != nil {
 		return err
 	}
 	return r.t.alive()
@@ -327,7 +328,7 @@ func (r *run) settle(ctx context.Context, op string, p *driver.FinishParams) err
 			return errRecordGone
 		}
 		if err == nil {
-			err = t.settleEvents(p.Results)
+			err = t.settleRun(r, p.Results)
 		}
 		return err
 	})

@@ -96,8 +96,15 @@ func (t *writeTx) lost() ([]lostEvent, error) {
 	})
 }
 
-// lose records that the run of e was interrupted.
+// lose records that the run of e was interrupted, and lets its line go on.
 func (t *writeTx) lose(e *lostEvent) error {
+	if err := t.recordInterrupted(e); err != nil {
+		return err
+	}
+	return t.settleIDs([]string{driver.EventPlace(e.Key)})
+}
+
+func (t *writeTx) recordInterrupted(e *lostEvent) error {
 	reason, note := driver.ErrorRunInterrupted, ""
 	// The number says that its handler had begun in a transaction that is committed, and only a
 	// handler can have committed it. The event would take effect again.
@@ -119,8 +126,5 @@ func (t *writeTx) lose(e *lostEvent) error {
 		return err
 	}
 	_, err := t.exec(insertTry, e.Key[:], e.generation, e.Attempts, outcome, reason, t.now, 0)
-	if err == nil && e.Dead {
-		err = t.settleIDs([]string{driver.EventPlace(e.Key)})
-	}
 	return err
 }

@@ -115,6 +115,7 @@ type takenEvent struct {
 func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql.Tx], error) {
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
+	r.ordered = len(p.Lines) > 0
 	err := s.mark(ctx, p, r, budget, inOrder)
 	if isOfRow(err) {
 		err = s.mark(ctx, p, r, budget, passOver)
@@ -334,8 +335,8 @@ func (s *Store) RecordReserved(ctx context.Context, p *driver.FinishParams) erro
 		if err == nil {
 			held, err = t.recordOutcome(r, fence{state: statePending})
 		}
-		if err == nil && held {
-			err = t.settleEvents(p.Results[i : i+1])
+		if err == nil && held && r.Line != nil {
+			err = t.settleIDs([]string{driver.EventPlace(r.Key)})
 		}
 		return err
 	})

@@ -2,6 +2,8 @@ package work
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -26,19 +28,18 @@ func (w *Workers[T]) admit(ctx context.Context, src *Source, reserved []driver.T
 	if src.Order == nil {
 		return reserved, nil
 	}
-	events := make([]*Event, len(reserved))
-	p := &driver.AdmitParams{}
+	events, messages := make([]*Event, len(reserved)), make([]driver.OrderedMessage, 0, len(reserved))
 	for i := range reserved {
 		events[i] = w.newEvent(&reserved[i])
 		m := driver.OrderedMessage{MessageLease: driver.Reserved(&reserved[i])}
 		if events[i].Unreadable == nil {
 			m.Order = src.Order(events[i])
 		}
-		p.Messages = append(p.Messages, m)
+		messages = append(messages, m)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	admitted, err := w.askStore(ctx, p)
+	admitted, err := w.askStore(ctx, events, messages)
 	if err != nil {
 		return nil, err
 	}
@@ -61,24 +62,44 @@ func (w *Workers[T]) admit(ctx context.Context, src *Source, reserved []driver.T
 	return left, nil
 }
 
-// askStore admits events. If a row is at fault, it asks for each event alone. One that is refused then rests until its reservation
-// ends.
-func (w *Workers[T]) askStore(ctx context.Context, p *driver.AdmitParams) ([]driver.Admission, error) {
-	admitted, err := w.db.Admit(ctx, p)
-	if len(p.Messages) == 1 || !driver.FaultOfRows(err) {
+// askStore admits events. If single rows are at fault, it tries halves.
+func (w *Workers[T]) askStore(ctx context.Context, events []*Event, messages []driver.OrderedMessage) ([]driver.Admission, error) {
+	admitted, err := w.db.Admit(ctx, &driver.AdmitParams{Messages: messages})
+	half := len(messages) / 2
+	switch {
+	case !driver.FaultOfRows(err):
 		return admitted, err
-	}
-	admitted = make([]driver.Admission, len(p.Messages))
-	for i := range p.Messages {
-		one, err := w.db.Admit(ctx, &driver.AdmitParams{Messages: p.Messages[i : i+1]})
+	case half > 0:
+		first, err := w.askStore(ctx, events[:half], messages[:half])
 		if err != nil {
-			w.log.Warn("the order of an event could not be kept; it rests", slog.Any("error", err))
-			admitted[i].Verdict = driver.Parked
-			continue
+			return nil, err
 		}
-		admitted[i] = one[0]
+		second, err := w.askStore(ctx, events[half:], messages[half:])
+		return append(first, second...), err
 	}
-	return admitted, nil
+	w.notAdmitted(ctx, events[0], err)
+	return []driver.Admission{{Verdict: driver.Parked}}, nil
+}
+
+// notAdmitted deals with an event that the database refuses to admit, as with one whose outcome it refuses: the event rests with
+// its source, and fails once it is known to be the reason.
+func (w *Workers[T]) notAdmitted(ctx context.Context, ev *Event, err error) {
+	rest, isFault := w.troubles.refuse([]driver.TakenEvent{ev.TakenEvent})
+	result := driver.WorkResult{Key: ev.Key, Outcome: driver.WorkPostponed, RetryIn: rest}
+	if isFault {
+		err = fmt.Errorf("the handler did not run: the database refuses the place of the event in the line of its object: %w", err)
+		result = judge(&ev.TakenEvent, w.o.Retry, err)
+	}
+	result.ReservedUntil = ev.DueAt
+	if recordErr := w.db.RecordReserved(ctx, &driver.FinishParams{Results: []driver.WorkResult{result}}); recordErr != nil {
+		err = errors.Join(err, recordErr) // it is due again after its reservation
+	}
+	if isFault {
+		w.tellFailure(ev, &result, err)
+		return
+	}
+	about(w.log, []driver.TakenEvent{ev.TakenEvent}).Warn("the order of an event could not be kept; it is tried again",
+		slog.Any("error", err), slog.Duration("rest", rest))
 }
 
 // skipPassed records that a higher version of the event's object was applied.

@@ -183,14 +183,6 @@ func TestOrderUnderKills(t *testing.T) {
 	versions, kills := group.Rounds(10, 100), group.Rounds(4, 40)
 	dsn, schema := dbtest.Ready(t)
 	pool, db, in := orderedInbox(t, dsn, schema, nil)
-	for _, text := range []string{
-		"CREATE TABLE %s.applied (n bigserial PRIMARY KEY, o text NOT NULL, v integer NOT NULL)",
-		"CREATE TABLE %s.overlap (o text NOT NULL)",
-	} {
-		if _, err := pool.Exec(t.Context(), fmt.Sprintf(text, pgx.Identifier{schema}.Sanitize())); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for _, n := range rand.Perm(objects * versions) {
@@ -257,7 +249,14 @@ func checkApplied(t *testing.T, pool *pgxpool.Pool, schema string, handled int) 
 // orderedInbox returns an Inbox with an ordered handler; a nil handler is never run.
 func orderedInbox(t *testing.T, dsn, schema string, h hookonce.HandlerFunc[pgx.Tx]) (*pgxpool.Pool, driver.Store, *hookonce.Inbox[pgx.Tx]) {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), dsn)
+	config, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Getenv(orderWorkerFreezes) != "" {
+		config.ConnConfig.Tracer = freezer{}
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,6 +271,16 @@ func orderedInbox(t *testing.T, dsn, schema string, h hookonce.HandlerFunc[pgx.T
 		h = func(context.Context, pgx.Tx, *hookonce.Event) error { return errors.New("it does not run here") }
 	}
 	hookonce.Handle(mux, "gh", "*", h, byVersion)
+	if os.Getenv(orderWorkerDSN) == "" {
+		for _, text := range []string{
+			"CREATE TABLE %s.applied (n bigserial PRIMARY KEY, o text NOT NULL, v integer NOT NULL)",
+			"CREATE TABLE %s.overlap (o text NOT NULL)",
+		} {
+			if _, err := pool.Exec(t.Context(), fmt.Sprintf(text, pgx.Identifier{schema}.Sanitize())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	in, err := hookonce.New(db, mux, &hookonce.Config{
 		Sources: []hookonce.Source{{Name: "gh", Provider: provider.GitHub, Secrets: hookonce.StaticSecrets(secret), AckTimeout: 30 * time.Second}},
 		Workers: 4, Batch: 4, Retry: hookonce.Retry{Attempts: 1000, First: 10 * time.Millisecond, Max: 100 * time.Millisecond},
@@ -283,10 +292,16 @@ func orderedInbox(t *testing.T, dsn, schema string, h hookonce.HandlerFunc[pgx.T
 	return pool, db, in
 }
 
-func startOrderWorker(t *testing.T, dsn, schema string) *exec.Cmd {
+func startOrderWorker(t *testing.T, dsn, schema string, more ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestOrderUnderKills$")
-	cmd.Env = append(os.Environ(), orderWorkerDSN+"="+dsn, orderWorkerSchema+"="+schema)
+	return startWorker(t, "TestOrderUnderKills", append(more, orderWorkerDSN+"="+dsn, orderWorkerSchema+"="+schema)...)
+}
+
+// startWorker starts this program again, for a test that works in another process.
+func startWorker(t *testing.T, test string, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	if err := dbtest.StartChild(cmd); err != nil {
 		t.Fatal(err)

@@ -23,10 +23,13 @@ func eventOrderCases[T any]() []workCase[T] {
 		{"InterruptedDead", eventsInterruptedDead[T]},
 		{"Ended", eventsEnded[T]},
 		{"Released", eventsReleased[T]},
+		{"EndWithout", eventsEndWithout[T]},
+		{"TwoForced", eventsTwoForced[T]},
 		{"ReplayPassed", eventsReplayPassed[T]},
 		{"BackInLine", eventsBackInLine[T]},
 		{"DiscardAndUndo", eventsDiscardAndUndo[T]},
 		{"Sweep", eventsSweep[T]},
+		{"SettledByAdmit", eventsSettledByAdmit[T]},
 		{"JoinsLate", eventsJoinLate[T]},
 		{"PullBack", eventsPullBack[T]},
 		{"Pruned", eventsPruned[T]},
@@ -201,8 +204,7 @@ func eventsOneAtATime[T any](w *bench[T]) {
 	w.turn(t0.Add(reservedFor / 2))
 	at := t0.Add(time.Hour)
 	same(w, "lost", 1, len(w.sweep(at)))
-	w.turn(at) // 2 is due, and 1 comes first
-	w.runs(at, w.turn(at, "x_1"), succeeded)
+	w.runs(at, w.turn(at, "x_1"), succeeded) // 2 is due, too, and 1 comes first
 	w.runs(at, w.turn(at, "x_2"), succeeded)
 	w.turn(at, "x_3")
 	w.effects()
@@ -324,12 +326,44 @@ func eventsLateInABatch[T any](w *bench[T]) {
 	first := w.turn(t0, "x_1")
 	run := w.inRun(t0, late)
 	same(w, "the run", []string{"y_1"}, eventIDs(run.Events()))
+	at := t0.Add(reservedFor)
+	if !w.singleWriter() { // the run does not keep 2, although it was among its events
+		w.runs(t0, first, succeeded)
+		w.turn(at, "x_2")
+	}
 	r := succeeded(&run.Events()[0])
 	r.Line = lineOf(&late[1])
 	w.finish(t0, run, r)
-	w.runs(t0, first, succeeded)
-	at := t0.Add(reservedFor)
-	w.turn(at, "x_2")
+	if w.singleWriter() {
+		w.runs(t0, first, succeeded)
+		w.turn(at, "x_2")
+	}
+}
+
+// eventsEndWithout ends runs without an outcome. Each end wakes a lower version that waits.
+func eventsEndWithout[T any](w *bench[T]) {
+	for object, end := range map[string]func(run driver.Run[T]){
+		"abandoned": w.abandon,
+		"released":  func(run driver.Run[T]) { w.finish(t0, run) },
+		"severed": func(run driver.Run[T]) {
+			run.Sever()
+			w.abandon(run)
+		},
+	} {
+		w.claimNew(t0, newInLine(object, 2, true))
+		run := w.inRun(t0, w.turn(t0, object+"_2"))
+		if w.singleWriter() { // with one writer nothing can be admitted meanwhile
+			end(run)
+			w.claimNew(t0, newInLine(object, 1, true))
+		} else {
+			w.claimNew(t0, newInLine(object, 1, true))
+			w.turn(t0)
+			end(run)
+		}
+		at := time.Now().Add(time.Minute)
+		w.runs(at, w.turn(at, object+"_1"), succeeded)
+		w.runs(at.Add(reservedFor), w.turn(at.Add(reservedFor), object+"_2"), succeeded)
+	}
 }
 
 func eventsInterruptedDead[T any](w *bench[T]) {

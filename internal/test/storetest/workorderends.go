@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -15,10 +16,39 @@ func eventsReplayPassed[T any](w *bench[T]) {
 		_, err := w.d.Replay(w.Context(), &driver.ReplayParams{Key: first.Key, Mode: mode, Now: t0})
 		w.refused("replay of a passed version", driver.ErrPassed, err)
 		w.replay(&driver.ReplayParams{Key: first.Key, Mode: mode, Stale: true, Now: t0})
+		// An operation that names it and does not change it leaves it as it is.
+		for _, on := range []func(context.Context, *driver.DeadLetterParams) ([]bool, error){w.d.Discard, w.d.ReplayDead} {
+			done, err := on(w.Context(), &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{{Key: first.Key}}, Now: t0})
+			same(w, "not dead", []bool{false}, done)
+			if err != nil {
+				w.Error(err)
+			}
+		}
 		w.runs(t0, w.turn(t0, "x_1"), succeeded)
 	}
 	w.replay(&driver.ReplayParams{Key: second.Key, Mode: driver.ReplaySameID, Now: t0}) // the highest one is not passed
 	w.runs(t0, w.turn(t0, "x_2"), succeeded)
+}
+
+// eventsTwoForced replays two versions below the applied one. They run one at a time, the lower one first.
+func eventsTwoForced[T any](w *bench[T]) {
+	claims := []driver.Claim{newInLine("x", 1, true), newInLine("x", 2, true), newInLine("x", 3, true)}
+	w.claimNew(t0, claims...)
+	for _, id := range []string{"x_1", "x_2", "x_3"} {
+		w.runs(t0, w.turn(t0, id), succeeded)
+	}
+	w.replay(&driver.ReplayParams{Key: claims[1].Key, Mode: driver.ReplaySameID, Stale: true, Now: t0})
+	second := w.turn(t0, "x_2")
+	w.replay(&driver.ReplayParams{Key: claims[0].Key, Mode: driver.ReplaySameID, Stale: true, Now: t0})
+	w.claimNew(t0, newInLine("y", 1, true))
+	at := t0.Add(reservedFor)
+	both := w.turn(at, "x_1", "y_1") // 2 is due, too
+	if run := w.inRun(at, second); run != nil {
+		w.Fatal("2 runs while it waits for 1")
+	}
+	w.runs(at, both, succeeded)
+	w.runs(at, w.turn(at, "x_2"), succeeded)
+	w.turn(at.Add(day))
 }
 
 // eventsBackInLine makes an event due again that its line has passed, before a later version was applied. It comes first again.
@@ -64,15 +94,33 @@ func eventsDiscardAndUndo[T any](w *bench[T]) {
 	same(w, "stale", []string{"x_1"}, turnIDs(passed))
 }
 
-// eventsSweep ends events as a process without order does: only a sweep of the lines wakes the next ones.
+// withoutOrder runs the event of the only line as a process without order does: its end wakes no other.
+func (w *bench[T]) withoutOrder(id string) {
+	w.Helper()
+	p := w.takeParams(t0, 1, false)
+	p.Keys = []driver.Key{w.turn(t0, id)[0].Key}
+	w.succeed(t0, w.takeWith(p))
+	w.turn(t0.Add(day))
+}
+
 func eventsSweep[T any](w *bench[T]) {
 	w.claimNew(t0, newInLine("x", 1, true), newInLine("x", 2, true))
-	w.succeed(t0, w.inRun(t0, w.turn(t0, "x_1")))
-	w.turn(t0.Add(day))
+	w.withoutOrder("x_1")
 	if seen, _, err := w.d.SweepLines(w.Context(), driver.Key{}, 10); seen != 1 || err != nil {
 		w.Fatalf("SweepLines saw %d lines, %v, want 1", seen, err)
 	}
 	w.turn(time.Now().Add(time.Minute), "x_2")
+}
+
+// eventsSettledByAdmit parks an event behind one that was forgotten. Its admission wakes that one.
+func eventsSettledByAdmit[T any](w *bench[T]) {
+	w.claimNew(t0, newInLine("x", 1, true), newInLine("x", 2, true))
+	w.withoutOrder("x_1")
+	w.claimNew(t0, newInLine("x", 3, true))
+	w.turn(t0)
+	at := time.Now().Add(time.Minute)
+	w.runs(at, w.turn(at, "x_2"), succeeded)
+	w.turn(at, "x_3")
 }
 
 // eventsJoinLate lets events join their line by Admit: they were claimed without order.
