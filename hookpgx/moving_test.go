@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,18 +26,19 @@ func TestMoveByReplication(t *testing.T) {
 	server := migrated(t, "wal_level=logical")
 	from, to := private(t, server), private(t, dbtest.StartServer(t, &dbtest.Options{Stranger: true, Migrated: true}))
 	claims := populate(t, from, "early")
+	page := statementsOf(t, "../docs/moving.md")
+	if len(page) != 5 {
+		t.Fatalf("the page has %d statements, want 5: %q", len(page), page)
+	}
 	var publication string
-	if err := from.pool.QueryRow(t.Context(), `
-		SELECT 'CREATE PUBLICATION hookonce_move FOR TABLE ' || string_agg(c.oid::regclass::text, ', ')
-		FROM pg_class c WHERE c.relnamespace = 'hookonce'::regnamespace AND c.relkind = 'r'
-			AND c.relpersistence = 'p' AND c.relname <> 'schema_migration'`).Scan(&publication); err != nil {
+	if err := from.pool.QueryRow(t.Context(), page[0]).Scan(&publication); err != nil {
 		t.Fatal(err)
 	}
 	from.exec(t, publication)
-	to.exec(t, "CREATE SUBSCRIPTION hookonce_move CONNECTION '"+server.DSN()+"' PUBLICATION hookonce_move")
+	to.exec(t, replaced(t, page[1], "'host=old dbname=hooks user=mover password=…'", "'"+server.DSN()+"'"))
 	claims = append(claims, populate(t, from, "meanwhile")...)
 	eventually.True(t, "the tables are copied", func() bool {
-		return to.number(t, "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") == 0
+		return to.number(t, page[2]) == 0
 	})
 	claims = append(claims, populate(t, from, "late")...)
 	last := claims[len(claims)-1].Key[:]
@@ -44,14 +46,45 @@ func TestMoveByReplication(t *testing.T) {
 	from.exec(t, "DELETE FROM {schema}.event_state WHERE key = $1", last)
 
 	var end string
-	if err := from.pool.QueryRow(t.Context(), "SELECT pg_current_wal_lsn()::text").Scan(&end); err != nil {
+	if err := from.pool.QueryRow(t.Context(), replaced(t, page[3], "()", "()::text")).Scan(&end); err != nil {
 		t.Fatal(err)
 	}
+	confirmed := replaced(t, page[4], "'0/16B3748'", "'"+end+"'")
 	eventually.True(t, "the new server has everything", func() bool {
-		return from.number(t, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'hookonce_move' AND confirmed_flush_lsn >= $1::text::pg_lsn", end) == 1
+		var has bool
+		if err := from.pool.QueryRow(t.Context(), confirmed).Scan(&has); err != nil {
+			t.Fatal(err)
+		}
+		return has
 	})
 	to.exec(t, "DROP SUBSCRIPTION hookonce_move")
 	moved(t, from, to, claims)
+}
+
+// statementsOf returns the SQL of a page, as psql sends it.
+func statementsOf(t *testing.T, page string) (statements []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		for statement := range strings.SplitSeq(strings.ReplaceAll(block[1], `\gexec`, ";"), ";") {
+			if statement = strings.TrimSpace(statement); statement != "" {
+				statements = append(statements, statement)
+			}
+		}
+	}
+	return statements
+}
+
+// replaced returns a statement with a placeholder of its page filled in.
+func replaced(t *testing.T, statement, placeholder, value string) string {
+	t.Helper()
+	if !strings.Contains(statement, placeholder) {
+		t.Fatalf("%q has no %q", statement, placeholder)
+	}
+	return strings.Replace(statement, placeholder, value, 1)
 }
 
 // TestMoveByDump moves a schema by pg_dump, as for a group of sources that gets a server of its own.

@@ -22,6 +22,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/examplestest"
 	"github.com/hookonce/hookonce/internal/test/group"
+	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/provider"
 )
 
@@ -131,9 +132,29 @@ func TestApplications(t *testing.T) {
 			}
 
 			needs(t, []string{"sqlite3", "--version"}, "sqlite3")
-			examplestest.Probe(t, p, "/hooks", "--provider", string(provider.StandardWebhooks), "--secret", secret,
-				"--effects", "sqlite3 "+file+" \"SELECT count(*) FROM work WHERE webhook_id = '{id}'\"")
+			probe(t, p, file)
 		})
+	}
+}
+
+// probe runs the command of docs/behind.md against an application.
+func probe(t *testing.T, p *examplestest.Program, database string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/behind.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```sh\n(.*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/behind.md has no command")
+	}
+	command := strings.NewReplacer("http://127.0.0.1:3000", p.URL(), " app.db ", " "+database+" ").Replace(string(block[1]))
+	// The machine may be busy.
+	script := "hookonce() { '" + program.Hookonce(t) + "' \"$@\" --timeout 60s --wait 60s; }\n" + command
+	cmd := exec.Command("bash", "-c", script)
+	cmd.Env = append(os.Environ(), "NO_COLOR=1", "APP_SECRET="+secret)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s: %v\n%s", command, err, out)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +85,23 @@ func (m *machine) install(t *testing.T, file string) string {
 	return m.must(t, "dpkg -i /tmp/"+filepath.Base(file))
 }
 
+// followPage installs a package by the commands of docs/deploying.md, and returns what they print. There is no editor.
+func (m *machine) followPage(t *testing.T, file, version string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/deploying.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile("(?s)```sh\n(sudo apt install .*?)```").FindSubmatch(page)
+	if block == nil {
+		t.Fatal("docs/deploying.md does not install a package")
+	}
+	must(t, "cp", file, m.root+"/tmp/")
+	m.put(t, "/usr/bin/sudo", "#!/bin/sh\nexec \"$@\"\n", 0o755)
+	m.put(t, "/usr/bin/sudoedit", "#!/bin/sh\nexec test -w \"$1\"\n", 0o755)
+	return m.must(t, "set -e; cd /tmp\n"+strings.NewReplacer("VERSION", version, "amd64", runtime.GOARCH).Replace(string(block[1])))
+}
+
 // serve runs the command of the unit as its user, in its folder and with its environment, and returns what stops it.
 func (m *machine) serve(t *testing.T) (stop func()) {
 	t.Helper()
@@ -133,12 +152,12 @@ func TestDeb(t *testing.T) {
 	m := newMachine(t)
 	m.fakeSystemd(t)
 
-	contains(t, m.install(t, older), "hookonce does not run yet. Name your senders in /etc/hookonce/hookonce.yaml")
+	contains(t, m.followPage(t, older, "0.0.1"), "hookonce does not run yet. Name your senders in /etc/hookonce/hookonce.yaml")
 	contains(t, m.must(t, "hookonce version"), "hookonce v0.0.1\n")
 	contains(t, m.must(t, "getent passwd hookonce"), "/var/lib/hookonce:/usr/sbin/nologin")
 	contains(t, m.must(t, "stat -c '%a %U' /etc/hookonce/env /etc/hookonce/hookonce.yaml"), "640 root\n644 root")
 	contains(t, m.must(t, "cd /root && hookonce config check 2>&1"), "Settings: /etc/hookonce/hookonce.yaml\nok")
-	m.asked(t, "an installation", "--system daemon-reload")
+	m.asked(t, "an installation", "--system daemon-reload", "enable --now hookonce")
 	contains(t, m.must(t, "hookonce demo --exit"), "hookonce")
 
 	m.put(t, "/etc/hookonce/hookonce.yaml", settings, 0o644)
@@ -184,7 +203,7 @@ func (m *machine) asked(t *testing.T, when string, want ...string) {
 	t.Helper()
 	var got []string
 	for line := range strings.Lines(m.must(t, "cat /tmp/asked; rm /tmp/asked")) {
-		if line = strings.TrimSpace(line); strings.Contains(line, "restart") || strings.Contains(line, "start") || strings.Contains(line, "reload") {
+		if line = strings.TrimSpace(line); strings.Contains(line, "restart") || strings.Contains(line, "start") || strings.HasPrefix(line, "enable ") || strings.Contains(line, "reload") {
 			got = append(got, line)
 		}
 	}

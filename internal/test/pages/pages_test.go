@@ -33,7 +33,11 @@ type step struct {
 	code int
 	// around is the rest of a program or of a settings file, with %s for the block.
 	around string
-	// left says why no test here runs the block.
+	// until is a regular expression: when the output of a shell block matches it, Ctrl-C ends the block.
+	until string
+	// held checks a block that does not run by itself.
+	held func(t *testing.T, w *world, text string)
+	// left says which other test takes the block from the page and runs it; or that it is a drawing.
 	left string
 }
 
@@ -75,6 +79,10 @@ func follow(t *testing.T, page string, blocks []block) {
 		}
 		if step.before != nil && (!s.each || b.language != "sh") {
 			step.before(t, w)
+		}
+		if step.held != nil {
+			step.held(t, w, b.text)
+			continue
 		}
 		where := fmt.Sprintf("%s:%d", page, b.line)
 		switch b.language {
@@ -134,10 +142,12 @@ var varying = []struct {
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\dZ?`), "TIME"},
 	{regexp.MustCompile(`\b[0-9.]+ ?(µs|ms|s)\b`), "TOOK"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
+	{regexp.MustCompile(`\bhookonce (v0\.1\.0|\(devel\))`), "VERSION"},
+	{regexp.MustCompile(`\b[0-9,]+ (ids|stored)\b`), "SOME $1"},
 }
 
 // runBlock runs a shell block and returns its output.
-func (w *world) runBlock(t *testing.T, where string, s *story, step *step, text string) string {
+func (w *world) runBlock(t *testing.T, where string, s *story, step *step, text string) (out string) {
 	t.Helper()
 	if s.each {
 		for _, command := range commandsOf(text) {
@@ -147,12 +157,19 @@ func (w *world) runBlock(t *testing.T, where string, s *story, step *step, text 
 			if step.before != nil {
 				step.before(t, one)
 			}
-			one.runCommand(t, where, step, one.here(t, confirmed(command)))
+			if script := one.here(t, confirmed(command)); step.until != "" {
+				out = one.interrupt(t, where, script, step.until)
+			} else {
+				one.runCommand(t, where, step, script)
+			}
 		}
-		return ""
+		return out
 	}
 	script := w.here(t, text)
 	w.export(script)
+	if step.until != "" {
+		return w.interrupt(t, where, script, step.until)
+	}
 	if commands := commandsOf(script); serves.MatchString(commands[len(commands)-1]) {
 		w.start(t, script, w.ports["127.0.0.1:8080"])
 		return ""

@@ -83,6 +83,27 @@ func mount(in *hookonce.Engine) func(http.ResponseWriter, *http.Request, string)
 
 func main() {}
 `
+	inAdmin = `package main
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/hookmetrics"
+	"github.com/hookonce/hookonce/hookpgx"
+)
+
+func mount(db *hookpgx.Store, mux *hookpgx.Mux, config *hookonce.Config, login func(*http.Request) hookadmin.Access) (http.Handler, error) {
+%s
+	return admin, err
+}
+
+func main() {}
+`
 	inStop = `package main
 
 import (
@@ -108,12 +129,16 @@ sources: {gh: {provider: github, secrets: ["${GH_SECRET}"]}}
 var stories = map[string]story{
 	"README.md": {
 		// The module is not published yet: the program is built in its checkout.
-		replace: []string{"go get github.com/hookonce/hookonce@main", "true"},
+		replace: []string{
+			"go get github.com/hookonce/hookonce@main", "true",
+			"http://127.0.0.1:3000/webhooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret,
+		},
 		steps: map[string]step{
-			"go run ./cmd/hookonce demo": {left: "the tests of demo run it"},
-			"go run ./cmd/hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test": {left: "docs/five-minute-test.md has it, too"},
-			"✗ signed an hour ahead           200, effects 1":                                                  {left: "TestReadmeReport holds it against docs/five-minute-test.md"},
-			"Stripe, GitHub, …               hookonce                        your application":                 {left: "a drawing"},
+			"go run ./cmd/hookonce demo": {until: "done twice"},
+			"go run ./cmd/hookonce probe http://127.0.0.1:3000/webhooks --provider stripe --secret whsec_test": {before: func(t *testing.T, w *world) { w.serveLetters(t) }},
+			"go install ./cmd/hookonce":                                                        {before: emptied},
+			"✗ signed an hour ahead           200, effects 1":                                  {left: "TestReadmeReport holds it against docs/five-minute-test.md"},
+			"Stripe, GitHub, …               hookonce                        your application": {left: "a drawing"},
 			"hookonce send http://127.0.0.1:8080/webhooks/gh --provider github --secret a-secret-of-16-bytes-or-more --type issues --id d1 --duplicate 1": {
 				want: `(?s)"ok".*"duplicate"`,
 			},
@@ -134,7 +159,7 @@ var stories = map[string]story{
 		replace: []string{"seconds=30", "seconds=1", "$TOKEN", "x"},
 		steps: map[string]step{
 			adminRoutes:      {left: "TestAdminRoutes holds it against the OpenAPI document"},
-			"event: attempt": {left: "the tests of the stream hold the shape of an entry"},
+			"event: attempt": {held: streamed},
 		},
 	},
 	"docs/architecture.md": {
@@ -148,14 +173,14 @@ var stories = map[string]story{
 			"read -rs HOOKONCE_ADMIN_TOKEN", "read -rs HOOKONCE_ADMIN_TOKEN <<< " + secret, // somebody types it
 		},
 		steps: map[string]step{
-			"TIME          WHERE    TYPE          EVENT ID  OUTCOME        TOOK": {left: "the tests of events tail hold its rows"},
+			"TIME          WHERE           TYPE                        EVENT ID                          OUTCOME         TOOK": {left: "TestTailOnThePage of the command holds it"},
 			`hookonce verify --provider stripe --secret file:secret.txt --at 1700000000 \`: {want: `^valid`, before: func(t *testing.T, w *world) {
 				t.Helper()
 				w.write(t, "secret.txt", "whsec_test_secret")
 				w.write(t, "body.json", `{"id":"evt_test_webhook","object":"event","type":"payment_intent.succeeded","created":1700000000,"data":{"object":{"id":"pi_1"}}}`)
 			}},
-			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {left: "the tests of the banner hold it"},
-			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {left: "the tests of the banner hold it"},
+			"hookonce v0.1.0 · sqlite:hookonce.db · 2 sources":                                                                {held: banner},
+			`{"time":"2026-01-31T12:00:00Z","level":"INFO","msg":"ready","version":"v0.1.0","database":"sqlite:hookonce.db",`: {held: readyLine},
 			"hookonce (devel) · sqlite:/tmp/… · linux/amd64, 2 cores":                                                         {left: "its figures differ from run to run; TestBenchExample holds the rest"},
 		},
 	},
@@ -164,30 +189,32 @@ var stories = map[string]story{
 		ready: letters,
 		each:  true,
 		steps: map[string]step{
-			"sudo apt install ./hookonce_VERSION_amd64.deb   # or: sudo dnf install ./hookonce-VERSION-1.x86_64.rpm": {left: "internal/test/packaging installs the package, and runs the unit's command"},
+			"sudo apt install ./hookonce_VERSION_amd64.deb   # or: sudo dnf install ./hookonce-VERSION-1.x86_64.rpm": {left: "internal/test/packaging runs it"},
 			"allow_unsafe: [fsync]":                      {around: withSource},
 			"trusted_proxies: [10.0.0.0/8, 2001:db8::5]": {around: withSource},
 		},
 	},
 	"docs/developing.md": {
-		ready:   func(t *testing.T, w *world) { w.serveLetters(t) },
-		each:    true,
-		replace: []string{"http://127.0.0.1:3000/hooks", "http://127.0.0.1:8080/webhooks/stripe", "whsec_test", secret},
+		ready: func(t *testing.T, w *world) { w.serveLetters(t) },
+		each:  true,
+		replace: []string{
+			"http://127.0.0.1:3000/hooks", "http://127.0.0.1:8080/webhooks/stripe", " 3000/hooks", " http://127.0.0.1:8080/webhooks/stripe",
+			"https://hookonce.internal:8081", "http://127.0.0.1:8081", "whsec_test", secret,
+		},
 		steps: map[string]step{
-			"hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe 3000/hooks": {left: "it follows a gateway until Ctrl-C; the tests of listen run it"},
-			"Connected. 14 stored, then live. Copies only: production state is untouched.":                {left: "the tests of listen hold its lines"},
+			"hookonce listen --from https://hookonce.internal:8081 --since 1h --source stripe 3000/hooks": {until: "evt_1 .*→ 200"},
 		},
 	},
 	"docs/destinations.md": {
 		steps: map[string]step{
 			"destinations:":                       {around: strings.Replace(withSource, "gh: {provider: github", "stripe: {provider: stripe", 1)},
-			"body.livemode and body.amount > 100": {left: "the tests of routes evaluate conditions"},
+			"body.livemode and body.amount > 100": {held: conditions},
 		},
 	},
 	"docs/getting-started.md": {
 		steps: map[string]step{
-			"./hookonce demo": {left: "it stays until Ctrl-C; the tests of demo run it"},
-			"hookonce v0.1.0 · sqlite:hookonce.db · 1 source": {left: "the tests of the banner hold it"},
+			"./hookonce demo": {until: "hookonce demo · "},
+			"hookonce v0.1.0 · sqlite:hookonce.db · 1 source": {held: logged},
 			"./hookonce events list":                          {want: `d1 .*waiting`},
 			"./hookonce events show github d1":                {want: `done`},
 			"./hookonce events replay github d1":              {code: 2, want: `--as-new`},
@@ -213,9 +240,10 @@ var stories = map[string]story{
 	"docs/library.md": {
 		steps: map[string]step{
 			"deliver := func(w http.ResponseWriter, r *http.Request, source string) { // source: from your router": {around: inServer},
-			"in.Drain()                     // later deliveries are answered 503":                                  {around: inStop},
-			"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {":                                 {around: noticed},
-			"config.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) (err error) {":                 {around: renewed},
+			"counts := hookmetrics.New()":                                                          {around: inAdmin},
+			"in.Drain()                     // later deliveries are answered 503":                  {around: inStop},
+			"config.OnNotice = func(conn *pgconn.PgConn, notice *pgconn.Notice) {":                 {around: noticed},
+			"config.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) (err error) {": {around: renewed},
 		},
 	},
 	"docs/orms.md": {
@@ -258,7 +286,12 @@ var stories = map[string]story{
 		steps:   map[string]step{"hookonce serve --source gh=github:SECRET --forward app=http://127.0.0.1:3000/hooks": {before: withoutSettings}},
 	},
 	"docs/sources.md": {
-		steps: map[string]step{"hookonce sources arm NAME": {left: "it waits for a provider; the tests of sources arm send the secret"}},
+		replace: []string{"arm NAME", "arm asana"},
+		steps: map[string]step{"hookonce sources arm NAME": {until: "takes one secret until", before: func(t *testing.T, w *world) {
+			t.Helper()
+			w.write(t, "hookonce.yaml", "sources: {asana: {provider: asana}}\n")
+			w.start(t, "./hookonce serve", w.ports["127.0.0.1:8080"])
+		}}},
 	},
 	"docs/moving.md": {
 		ready: func(t *testing.T, w *world) {
@@ -268,10 +301,9 @@ var stories = map[string]story{
 			w.run(t, "./hookonce migrate up --database sqlite:hookonce.db")
 		},
 		steps: map[string]step{
-			"carried over 48,211 ids; known before: 0":                                                        {left: "the file of the test holds no event; a script of the command carries some"},
 			"SELECT 'CREATE PUBLICATION hookonce_move FOR TABLE ' || string_agg(c.oid::regclass::text, ', ')": {left: twoServers},
 			"CREATE SUBSCRIPTION hookonce_move CONNECTION 'host=old dbname=hooks user=mover password=…'":      {left: twoServers},
-			"SELECT pg_current_wal_lsn();":                                                                    {left: twoServers},
+			"SELECT pg_current_wal_lsn();": {left: twoServers},
 		},
 	},
 	"docs/taking-over.md": {
@@ -286,7 +318,7 @@ var stories = map[string]story{
 	},
 }
 
-const twoServers = "a test of hookpgx moves a schema between two servers"
+const twoServers = "TestMoveByReplication of hookpgx runs it"
 
 // withoutSettings removes the settings of an earlier block.
 func withoutSettings(t *testing.T, w *world) {

@@ -52,8 +52,8 @@ func newWorld(t *testing.T) *world {
 	for _, port := range []string{"8080", "8081", "3000", "9000"} {
 		w.ports["127.0.0.1:"+port] = dbtest.FreeAddress(t)
 	}
-	// serve listens on the ports of this world; everything else is as the reader types it.
-	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then shift; set -- serve --listen %s --admin-listen %s \"$@\"; fi\nexec %s \"$@\"\n",
+	// serve listens on the ports of this world, and logs as on a terminal; everything else is as the reader types it.
+	wrapper := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then shift; set -- serve --listen %s --admin-listen %s --log-format text \"$@\"; fi\nexec %s \"$@\"\n",
 		w.ports["127.0.0.1:8080"], w.ports["127.0.0.1:8081"], program.Hookonce(t))
 	for _, folder := range []string{w.bin, w.folder} {
 		if err := os.WriteFile(filepath.Join(folder, "hookonce"), []byte(wrapper), 0o700); err != nil {
@@ -126,6 +126,45 @@ func (w *world) export(script string) {
 // start runs a script whose last command is a server, and waits until it answers on an address.
 func (w *world) start(t *testing.T, script, address string) {
 	t.Helper()
+	p := w.launch(t, script)
+	eventually.Succeeds(t, "the server listens", func() error {
+		p.mustRun(t)
+		conn, err := net.DialTimeout("tcp", address, time.Second)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// interrupt runs a script until its output is right, ends it as Ctrl-C does, and returns the output.
+func (w *world) interrupt(t *testing.T, where, script, until string) string {
+	t.Helper()
+	p, want := w.launch(t, script), regexp.MustCompile(until)
+	eventually.Succeeds(t, "the output is right", func() error {
+		if out := p.out.String(); !want.MatchString(out) {
+			p.mustRun(t)
+			return fmt.Errorf("%s: want output like %q:\n%s", where, until, out)
+		}
+		return nil
+	})
+	w.stopLast(t)
+	return p.out.String()
+}
+
+// mustRun fails if the process has ended.
+func (p *process) mustRun(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+		t.Fatalf("%s ended\n%s", p.cmd, p.out.String())
+	default:
+	}
+}
+
+// launch runs a script that stopLast ends.
+func (w *world) launch(t *testing.T, script string) *process {
+	t.Helper()
 	p := &process{cmd: w.command(context.WithoutCancel(t.Context()), script), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
 	if err := p.cmd.Start(); err != nil {
@@ -136,18 +175,7 @@ func (w *world) start(t *testing.T, script, address string) {
 		close(p.exited)
 	}()
 	w.running = append(w.running, p)
-	eventually.Succeeds(t, "the server listens", func() error {
-		select {
-		case <-p.exited:
-			t.Fatalf("%s ended\n%s", script, p.out.String())
-		default:
-		}
-		conn, err := net.DialTimeout("tcp", address, time.Second)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	})
+	return p
 }
 
 // stopAll ends the servers as Ctrl-C does.

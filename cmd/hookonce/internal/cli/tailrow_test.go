@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +68,34 @@ TIME          WHERE           TYPE                        EVENT ID              
 		if got := "\n" + s.String(); got != want {
 			t.Errorf("%d columns:\n%s\nwant%s", columns, got, want)
 		}
+	}
+}
+
+// docs/commands.md shows these rows.
+func TestTailOnThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "commands.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := hookadmin.StreamRow{Kind: "delivery", Source: "stripe", EventID: "evt_1", Type: "invoice.paid", Outcome: "ok", Status: 200, TookSeconds: 0.012}
+	sent, copies, refused := shown, shown, refusedRow
+	sent.Kind, sent.Destination, sent.Outcome, sent.Attempt, sent.TookSeconds = "attempt", "billing", "sent", 1, 0.023
+	copies.Outcome, copies.Count, copies.TookSeconds = "duplicate", 3, 0.0041
+	var b strings.Builder
+	tail := &tailText{out: &b}
+	for second, rows := range map[int][]*hookadmin.StreamRow{15: {&shown, &sent}, 16: {&copies}, 18: {&refused}} {
+		for _, row := range rows {
+			row.At = hookadmin.Time(time.Date(2026, 1, 31, 14, 32, second, 0, time.UTC))
+		}
+	}
+	for _, row := range []*hookadmin.StreamRow{&shown, &sent, &copies, &refused} {
+		if err := tail.write(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !strings.Contains(string(page), "```\n"+b.String()+"```") {
+		t.Errorf("the page does not show\n%s", b.String())
 	}
 }
 
