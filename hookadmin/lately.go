@@ -19,6 +19,8 @@ const (
 	lately = 15 * time.Minute
 	// floodOf is how many refused requests in that span are a flood, if they are most of all.
 	floodOf = 100
+	// manyWrong is how many wrong signatures after the last right delivery are no strangers.
+	manyWrong = 10
 )
 
 // recent is how the requests to a source ended lately.
@@ -26,14 +28,24 @@ type recent struct {
 	all, refused int64
 	right        int64 // taken
 	wrong        int64 // refused for a wrong signature
+
+	lastAll, lastWrong int64 // since the minute after the last one that was taken
 }
 
 // rotated reports whether the secret of a source was probably rotated at its provider: at least four in five
-// deliveries have a wrong signature. A few requests of strangers beside right ones do not count.
-func (r recent) rotated() bool { return r.wrong >= fewRefusals && r.wrong*5 >= r.all*4 }
+// deliveries have a wrong signature, of all or of many last ones. A few requests of strangers do not count.
+func (r recent) rotated() bool {
+	return r.wrong >= fewRefusals && r.wrong*5 >= r.all*4 || r.justRotated()
+}
+
+func (r recent) justRotated() bool { return r.lastWrong >= manyWrong && r.lastWrong*5 >= r.lastAll*4 }
 
 // why says what happened to the deliveries of a source whose secret was rotated.
 func (r recent) why() string {
+	if r.right > 0 && r.justRotated() {
+		return fmt.Sprintf("%s of the last %s deliveries were refused with a wrong signature. Was the secret rotated?",
+			say.Number(r.lastWrong), say.Number(r.lastAll))
+	}
 	if r.wrong >= r.all {
 		return fmt.Sprintf("All deliveries of the last 15 minutes (%s) were refused with a wrong signature. Was the secret rotated?", say.Number(r.wrong))
 	}
@@ -68,16 +80,33 @@ func (h *handler) recently(ctx context.Context, now time.Time) (map[string]recen
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[string]recent)
+	all, wrong := make(map[string]recent), byName(series[1])
 	for name, points := range byName(series[0]) {
-		all[name] = recent{all: sumOf(points), refused: sumOf(points, "refused"), right: sumOf(points, "ok", "duplicate", "reopened", "handshake")}
-	}
-	for name, points := range byName(series[1]) {
-		r := all[name]
-		r.wrong = sumOf(points, signatureWrong)
-		all[name] = r
+		last := lastTaken(points)
+		all[name] = recent{
+			all: sumOf(points), refused: sumOf(points, "refused"), right: sumOf(points, taken...), wrong: sumOf(wrong[name], signatureWrong),
+			lastAll: sumOf(after(last, points)), lastWrong: sumOf(after(last, wrong[name]), signatureWrong),
+		}
 	}
 	return all, nil
+}
+
+// taken are the outcomes of right deliveries.
+var taken = []string{"ok", "duplicate", "reopened", "handshake"}
+
+// lastTaken returns the last minute with a right delivery, or zero.
+func lastTaken(points []driver.Point) (last time.Time) {
+	for i := range points {
+		if p := &points[i]; p.At.After(last) && slices.Contains(taken, p.Label) {
+			last = p.At
+		}
+	}
+	return last
+}
+
+// after returns the points of the minutes after last.
+func after(last time.Time, points []driver.Point) []driver.Point {
+	return slices.DeleteFunc(slices.Clone(points), func(p driver.Point) bool { return !p.At.After(last) })
 }
 
 // warningsOfLately tells of rotated secrets and of floods. Without the database it tells of none: another

@@ -71,6 +71,10 @@ func TestRotatedSecret(t *testing.T) {
 		}
 	}
 	wantText(t, string(g.get(t, "/api/v1/sources").body), rotated+" 1. Add the new secret")
+	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now.Add(-5 * time.Minute), Name: "lab", Label: "ok", N: 20})
+	for _, page := range []string{"/", "/sources", "/sources/lab"} {
+		wantText(t, g.show(t, page, 200), "12 of the last 12 deliveries were refused with a wrong signature. "+rotated)
+	}
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 9})
 	refuse("", "unknown_source", 100)
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "unavailable", N: 1000}) // 503

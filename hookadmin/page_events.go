@@ -24,6 +24,11 @@ type eventsPage struct {
 	Astray  *link       // to the entry of the runbook about such events, or nil
 }
 
+// Repeated reports whether a row has duplicates: a column without any is left out.
+func (p *eventsPage) Repeated() bool {
+	return slices.ContainsFunc(p.Rows, func(r eventRow) bool { return r.Duplicates > 0 })
+}
+
 // eventRow is an event in a listing, with the names of its destinations.
 type eventRow struct {
 	Event

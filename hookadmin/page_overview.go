@@ -176,7 +176,9 @@ func (h *handler) overviewFigures(ctx context.Context, counted *driver.Stats, sp
 		}
 	}
 	if sum := sumOf(series[3]); sum == 0 {
-		if sources := h.engine.Operator().Sources(); len(sources) > 0 {
+		if _, answered := h.engine.Operator().Outage(); answered > 0 { // a full disk takes no figures
+			all.Story = countWord(answered, "delivery", "deliveries") + " answered 503; their figures wait for the database."
+		} else if sources := h.engine.Operator().Sources(); len(sources) > 0 {
 			all.Send = h.sendCommand(&sources[0])
 		} else {
 			all.Bare = true
@@ -222,7 +224,7 @@ func story(deliveries, attempts []driver.Point, sends bool, now time.Time) strin
 	if sends {
 		sent := say.Number(sumOf(attempts, "sent")) + " sent"
 		if died := sumOf(attempts, "dead"); died > 0 {
-			sent += " · " + say.Number(died) + " died"
+			sent += " · " + say.Number(died) + " failed for good"
 		}
 		parts = append(parts, sent)
 	}

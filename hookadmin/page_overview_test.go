@@ -86,7 +86,7 @@ func TestChartsOfTheOverview(t *testing.T) {
 	}
 	fillFigures(t, g)
 	page := g.overview(t)
-	if want := "1,209 deliveries → 7 new (1,200 duplicates absorbed) → 3 sent · 1 died · 2 refused, since "; !strings.Contains(text(page), want) {
+	if want := "1,209 deliveries → 7 new (1,200 duplicates absorbed) → 3 sent · 1 failed for good · 2 refused, since "; !strings.Contains(text(page), want) {
 		t.Errorf("the page lacks %q: %s", want, text(page))
 	}
 	drawn := plots(t, page)
@@ -129,7 +129,7 @@ func TestStoryAgreesWithTheGauge(t *testing.T) {
 	check := func(sentence, gauge string) {
 		t.Helper()
 		page := g.overview(t)
-		if !strings.Contains(text(page), "3 sent · 1 died · 2 refused · 4 answered 503, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
+		if !strings.Contains(text(page), "3 sent · 1 failed for good · 2 refused · 4 answered 503, since ") || !strings.Contains(text(page), "UTC. "+sentence) {
 			t.Errorf("the page lacks %q: %s", sentence, text(page))
 		}
 		if card := regexp.MustCompile(`(?s)Dead letters</a></h3>\s*<p class="number">([^<]*)<`).FindStringSubmatch(page); card == nil || card[1] != gauge {

@@ -148,6 +148,7 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 	if err := h.addLooks(ctx, sources); err != nil {
 		return nil, err
 	}
+	_, unavailable := h.engine.Operator().Outage()
 	for i := range rows {
 		name := names[i]
 		a := newActivity(&rows[i], filters[0], today[name], recent[name])
@@ -157,6 +158,9 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 			a.Health, a.Why, a.See = "trouble", a.Missed+" Look at the webhook's settings at the provider.", runbook.Missing
 		} else if a.Looks != nil && a.Looks.Error != "" && (a.Health == "working" || a.Health == "silent") {
 			a.Health, a.Why = "watch", "The provider's list of events cannot be read."
+		}
+		if unavailable > 0 && a.Health == "silent" {
+			a.Health, a.Why, a.See = "watch", "Deliveries cannot be accepted; their figures wait for the database.", runbook.Unavailable
 		}
 		a.Arming = arming{Possible: h.engine.Operator().CanLearn(name), Learned: len(learned[i].Secrets)}
 		if learned[i].Armed() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/say"
 	"github.com/hookonce/hookonce/internal/tell"
 )
 
@@ -113,12 +114,13 @@ func ParseSeriesFilter(values url.Values, now time.Time) (*driver.SeriesFilter, 
 	if f.Resolution, err = parseResolution(values.Get("resolution"), f, now); err != nil {
 		return nil, err
 	}
-	// Compares before rounding down: the first span may begin before since.
-	tooMany := f.Until.Sub(f.Since) > maxSpans*f.Resolution.Span()
-	if f.Since = f.Resolution.Start(f.Since); tooMany {
-		return nil, &ParameterError{"since", fmt.Sprintf("more than %d spans of one %s before until; choose a later since or a coarser resolution",
-			maxSpans, resolutionNames[f.Resolution])}
+	// Compares before rounding down: the first span may begin before since. A client's own time has no fraction of a second.
+	longest := maxSpans * f.Resolution.Span()
+	if f.Until.Sub(f.Since) >= longest+time.Second {
+		return nil, &ParameterError{"since", fmt.Sprintf("more than %d spans of one %s (%s) before until; choose a later since or a coarser resolution",
+			maxSpans, resolutionNames[f.Resolution], say.Setting(longest))}
 	}
+	f.Since = f.Resolution.Start(f.Since)
 	return f, nil
 }
 

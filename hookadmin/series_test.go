@@ -105,7 +105,7 @@ func TestSeriesRefuses(t *testing.T) {
 		"of=deliveries&since=x":                     `since: "x" is neither`,
 		"of=deliveries&since=1h&until=2h":           "until: must be later than since",
 		"of=deliveries&since=2100-01-01T00:00:00Z":  "since: must be earlier than until",
-		"of=deliveries&since=49h&resolution=minute": "since: more than 2880 spans of one minute",
+		"of=deliveries&since=49h&resolution=minute": "since: more than 2880 spans of one minute (2d) before until",
 		"of=types&since=200d":                       "since: more than 2880 spans of one hour",
 		"of=deliveries&since=36500d":                "since: more than 2880 spans of one day",
 		"of=deliveries&source=%00":                  "source: holds a control character",
@@ -163,6 +163,19 @@ func TestSeriesOfAllThatIsKept(t *testing.T) {
 	want := &driver.SeriesFilter{Resolution: driver.ByMinute, Since: noon.Add(-48 * time.Hour), Until: now, Limit: 30_000}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for values, ok := range map[[2]string]bool{
+		{"47h59m", ""}: true, {"48h", ""}: true, {"48h1s", ""}: false,
+		{"2026-01-29T12:00:59Z", ""}: true, {"2026-01-29T12:00:58Z", ""}: false,
+		{"50h", "2h"}: true, {"51h", "2h"}: false,
+		{"2026-01-29T12:00:00Z", "2026-01-31T12:00:00Z"}: true, {"2026-01-29T11:59:59Z", "2026-01-31T12:00:00Z"}: false,
+	} {
+		_, err := hookadmin.ParseSeriesFilter(url.Values{
+			"of": {"deliveries"}, "since": {values[0]}, "until": {values[1]}, "resolution": {"minute"},
+		}, now.Add(900*time.Millisecond)) // a client's time of 48 hours ago lacks the fraction
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", values, err)
+		}
 	}
 	if all := len(tell.DeliveryOutcomes()) * int(driver.ByMinute.Kept()/time.Minute); all > got.Limit {
 		t.Errorf("%d points of deliveries are more than the limit of %d", all, got.Limit)

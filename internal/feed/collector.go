@@ -43,6 +43,7 @@ type Collector struct {
 	watched atomic.Bool
 	running atomic.Bool
 	full    atomic.Bool // of rows for which no viewer is known
+	missed  atomic.Int64
 
 	mu      sync.Mutex
 	rows    []Row
@@ -72,11 +73,19 @@ func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
 // Holds reports whether Add keeps rows. A caller that asks first saves making a row.
 func (c *Collector) Holds() bool { return c.watched.Load() || c.running.Load() && !c.full.Load() }
 
+// Miss counts a row that was not made, because Holds says no, if a viewer who comes must know of it.
+func (c *Collector) Miss() {
+	if c.full.Load() {
+		c.missed.Add(1)
+	}
+}
+
 // Add keeps r until it is written, or Run knows that no one looks. Equal deliveries become one row with a count.
 // Rows beyond the bounds are counted, and the last row of the group says how many they were. Add does
 // not wait for the store.
 func (c *Collector) Add(r Row) {
 	if !c.Holds() {
+		c.Miss()
 		return
 	}
 	r.Gateway = c.gateway
@@ -230,6 +239,7 @@ func (c *Collector) take() (rows []Row, routine int) {
 	rows, routine = c.rows, c.routine
 	c.rows, c.routine, c.equal = nil, 0, nil
 	c.full.Store(false)
+	c.dropped += int(c.missed.Swap(0))
 	if n := len(rows); n > 0 {
 		rows[n-1].Dropped += c.dropped
 		c.dropped = 0

@@ -25,6 +25,7 @@ type faulty struct {
 	driver.Store
 	mu                 sync.Mutex
 	fail               error
+	slow               func() // before each read, unless nil
 	asked, added, read int
 	consumed           []driver.FeedRow // SQL consumers left them
 }
@@ -70,6 +71,9 @@ func (f *faulty) AddFeed(ctx context.Context, p *driver.AddFeedParams) (time.Dur
 func (f *faulty) ReadFeed(ctx context.Context, p *driver.ReadFeedParams) (*driver.FeedPage, error) {
 	if err := f.count(&f.read); err != nil {
 		return nil, err
+	}
+	if f.slow != nil {
+		f.slow()
 	}
 	return f.Store.ReadFeed(ctx, p)
 }
@@ -411,7 +415,7 @@ func BenchmarkUnwatched(b *testing.B) {
 	})
 }
 
-// Without a viewer, a busy process stops making rows until it asks again.
+// Without a viewer, a busy process stops making rows until it asks again, but counts them.
 func TestBusyWithoutAViewer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -420,13 +424,23 @@ func TestBusyWithoutAViewer(t *testing.T) {
 		if i < feed.MaxRoutine && !w.Holds() {
 			t.Fatalf("it holds no more after %d rows", i)
 		}
-		w.Add(newRow(fmt.Sprint(i), "ok"))
+		row := newRow(fmt.Sprint(i), "ok")
+		row.At = time.Now().Add(time.Hour) // after the viewer
+		w.Add(row)
 	}
 	if w.Holds() {
 		t.Errorf("it still makes rows after %d", feed.MaxGroup)
 	}
+	w.Miss()
+	if _, err := w.store.WatchFeed(t.Context(), &driver.WatchFeedParams{For: 2 * time.Minute}); err != nil {
+		t.Fatal(err)
+	}
 	w.Step(t.Context())
 	if !w.Holds() {
 		t.Error("it makes no rows after it has asked")
+	}
+	rows := w.written(t)
+	if n := len(rows); n != feed.MaxRoutine || rows[n-1].Dropped != feed.MaxGroup+1-n {
+		t.Errorf("the viewer sees %d rows, and %+v at last", n, rows[max(n, 1)-1])
 	}
 }

@@ -24,6 +24,8 @@ const (
 	watchAgain = watchFor / 4
 	// joinTimeout bounds the wait for the first read of the store.
 	joinTimeout = 5 * time.Second
+	// joinSlack is how long a first viewer's request and the first watch may take together, unseen here.
+	joinSlack = 250 * time.Millisecond
 )
 
 // Reader is the part of driver.Store that a Hub reads.
@@ -219,7 +221,11 @@ func (s *session) poll(ctx context.Context) error {
 	}
 	first := page.Last
 	if now := time.Now(); !page.Watched || !now.Before(s.watchAt) {
-		last, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: watchFor})
+		length := watchFor
+		if !page.Watched { // its end tells the other processes when the viewer came
+			length -= min(now.Sub(s.came)+joinSlack, joinTimeout)
+		}
+		last, err := s.hub.store.WatchFeed(ctx, &driver.WatchFeedParams{For: length})
 		if err != nil {
 			return err
 		}

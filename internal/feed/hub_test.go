@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +118,26 @@ func TestResume(t *testing.T) {
 	if diff := cmp.Diff(numbers(0, 12), append(append(ids, more...), last...)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// TestSlowFirstRead: other processes learn when a first viewer came, however long the first read takes.
+func TestSlowFirstRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := newViewer(t)
+		v.store.slow = func() { time.Sleep(time.Second) }
+		came := time.Now()
+		c := v.join(t)
+		left, err := v.store.FeedWatched(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if told := time.Now().Add(left - 2*time.Minute); told.After(came) || told.Before(came.Add(-time.Second)) {
+			t.Errorf("others learn that he came at %v, want %v", told, came)
+		}
+		c.Leave()
+		time.Sleep(time.Minute) // the last read ends
+	})
 }
 
 // TestExpired: a place whose rows are gone, and one that never was, is refused.

@@ -140,6 +140,7 @@ func (t *Teller) logRefusal(r *http.Request, d *Delivery) {
 // feedDelivery adds a delivery to the live feed: a row for each of its events, or one if none is known.
 func (t *Teller) feedDelivery(r *http.Request, d *Delivery, now time.Time) {
 	if !t.feed.Holds() {
+		t.feed.Miss()
 		return
 	}
 	row := feed.Row{At: now, Kind: driver.FeedDelivery, Source: d.Source, Outcome: d.Outcome, Details: feed.Details{

@@ -19,6 +19,7 @@ func (t *Teller) FeedWatched(since time.Time) { t.feed.Begin(since) }
 // feedAttempt adds an attempt to send a message to the live feed.
 func (t *Teller) feedAttempt(a *relay.Observed) {
 	if !t.feed.Holds() {
+		t.feed.Miss()
 		return
 	}
 	m := a.Message
@@ -34,6 +35,7 @@ func (t *Teller) feedAttempt(a *relay.Observed) {
 // feedHandled adds a run of a handler to the live feed.
 func (t *Teller) feedHandled(o *work.Observed) {
 	if !t.feed.Holds() {
+		t.feed.Miss()
 		return
 	}
 	t.feed.Add(feed.Row{

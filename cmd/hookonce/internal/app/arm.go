@@ -28,7 +28,7 @@ func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSe
 			if err := disarm(ctx, store, armed.Source); err != nil {
 				return "", errors.Join(errors.New("interrupted before a secret came"), err)
 			}
-			return "", &Error{errors.New("interrupted before a secret came; the source is disarmed"), again}
+			return "", Errorf("interrupted before a secret came; the source is disarmed").Try(again)
 		case <-tick.C:
 		}
 		all, err := store.LearnedSecrets(ctx, []string{armed.Source})
@@ -41,11 +41,11 @@ func AwaitSecret(ctx context.Context, store driver.Store, armed *driver.SourceSe
 		switch state := &all[0]; {
 		case state.Armed():
 		case !state.ArmedUntil.IsZero():
-			return "", &Error{fmt.Errorf("no secret came for source %s in time", armed.Source), again}
+			return "", Errorf("no secret came for source %s in time", armed.Source).Try(again)
 		case learnedMore(armed.Secrets, state.Secrets):
 			return state.Secrets[len(state.Secrets)-1].Secret, nil
 		default:
-			return "", &Error{fmt.Errorf("source %s was disarmed before a secret came", armed.Source), again}
+			return "", Errorf("source %s was disarmed before a secret came", armed.Source).Try(again)
 		}
 	}
 }

@@ -19,10 +19,8 @@ import (
 func Backup(ctx context.Context, settings *config.Settings, file string) error {
 	path, ok := settings.SQLitePath()
 	if !ok {
-		return &Error{
-			errors.New("the database is a PostgreSQL, and backup copies a SQLite file"),
-			"use pg_dump, or the backups of your server",
-		}
+		return Errorf("the database is a PostgreSQL, and backup copies a SQLite file").
+			Try("use pg_dump, or the backups of your server")
 	}
 	if err := checkSQLiteFile(path); err != nil {
 		return err
@@ -32,12 +30,12 @@ func Backup(ctx context.Context, settings *config.Settings, file string) error {
 	}
 	copied, err := os.CreateTemp(filepath.Dir(file), ".hookonce-backup-*") // only its owner may read it
 	if err != nil {
-		return &Error{fmt.Errorf("writing the copy: %w", err), "name a file in a folder that you can write to"}
+		return Errorf("writing the copy: %w", err).Try("name a file in a folder that you can write to")
 	}
 	defer os.Remove(copied.Name())
 	defer copied.Close()
 	if err := copySQLite(ctx, path, copied.Name()); err != nil {
-		return &Error{fmt.Errorf("copying the database: %w", err), "make room for the copy, or name a file on another disk"}
+		return Errorf("copying the database: %w", err).Try("make room for the copy, or name a file on another disk")
 	}
 	if err := copied.Sync(); err != nil {
 		return fmt.Errorf("writing the copy: %w", err)

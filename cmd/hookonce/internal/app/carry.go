@@ -79,12 +79,11 @@ func checkAllDone(ctx context.Context, store driver.Store) error {
 	}
 	switch {
 	case open:
-		return &Error{errors.New("events or messages of that database are not done"), "start its gateway again until nothing waits there"}
+		return Errorf("events or messages of that database are not done").
+			Try("start its gateway again until nothing waits there")
 	case stats.DeadLetters > 0:
-		return &Error{
-			fmt.Errorf("that database has %s", say.Count(stats.DeadLetters, "dead letter")),
-			"replay or discard them first, with its gateway",
-		}
+		return Errorf("that database has %s", say.Count(stats.DeadLetters, "dead letter")).
+			Try("replay or discard them first, with its gateway")
 	}
 	return nil
 }

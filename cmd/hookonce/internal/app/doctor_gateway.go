@@ -96,7 +96,7 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 	}
 	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))
 	if err := d.gateway.Ready(ctx); err != nil {
-		c.Status, c.Remedy, c.See = StatusFailure, "look at the log of the gateway", runbook.Unavailable
+		c.Status, c.Remedy, c.See = StatusFailure, "mend what claim says, or look at the log of the gateway", runbook.Unavailable
 		c.Seen = append(c.Seen, "it is not ready: "+err.Error())
 	}
 	return c

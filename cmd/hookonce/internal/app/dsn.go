@@ -36,10 +36,8 @@ func checkSpelling(database string) error {
 		{badEscape.MatchString(server), "%", "%25"},
 	} {
 		if raw.there {
-			return &Error{
-				fmt.Errorf("a raw '%s' stands in the server's address, so the rest is not read as meant", raw.char),
-				fmt.Sprintf("write it as %s in a user or a password", raw.code),
-			}
+			return Errorf("a raw '%s' stands in the server's address, so the rest is not read as meant", raw.char).
+				Try(fmt.Sprintf("write it as %s in a user or a password", raw.code))
 		}
 	}
 	return nil
@@ -121,7 +119,8 @@ func checkWritable(database string) error {
 	_, query, _ := strings.Cut(database, "?")
 	values, err := url.ParseQuery(query)
 	if attrs := values.Get("target_session_attrs"); err == nil && slices.Contains([]string{"read-only", "standby", "prefer-standby"}, attrs) {
-		return &Error{errors.New("its parameter target_session_attrs asks for a server that cannot be written to"), "use read-write or primary"}
+		return Errorf("its parameter target_session_attrs asks for a server that cannot be written to").
+			Try("use read-write or primary")
 	}
 	return nil
 }
@@ -135,7 +134,7 @@ func checkRepeated(database string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if sessionSetting.MatchString(name) && len(slices.Compact(values[name])) > 1 {
-			return &Error{fmt.Errorf("its parameter %s has two values", name), "leave the one that is meant"}
+			return Errorf("its parameter %s has two values", name).Try("leave the one that is meant")
 		}
 	}
 	return nil

@@ -86,10 +86,8 @@ func judgeFileSystem(path string, found fileSystem, allowed []string) error {
 	if found.is == placeMemory {
 		text = "the database %s is in memory (%s): commits do not survive a restart or a power cut"
 	}
-	return &Error{
-		Err:    fmt.Errorf(text, path, found.name),
-		Remedy: "put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" + w.Setting + "]",
-	}
+	return Errorf(text, path, found.name).
+		Try("put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" + w.Setting + "]")
 }
 
 // inLayer adds the warning of a file in the container's own layer to a check of the durability.

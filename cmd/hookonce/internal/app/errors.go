@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -19,6 +20,15 @@ import (
 type Error struct {
 	Err    error
 	Remedy string // one sentence, lower case, without a full stop
+}
+
+// Errorf returns a failure; Try gives it its remedy.
+func Errorf(format string, args ...any) *Error { return &Error{Err: fmt.Errorf(format, args...)} }
+
+// Try sets the remedy, and returns e.
+func (e *Error) Try(remedy string) *Error {
+	e.Remedy = remedy
+	return e
 }
 
 // Error implements error.

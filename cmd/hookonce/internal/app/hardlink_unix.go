@@ -20,9 +20,7 @@ func refuseHardLinks(path string) error {
 	if !ok || !info.Mode().IsRegular() || stat.Nlink <= 1 {
 		return nil
 	}
-	return &Error{
-		Err: fmt.Errorf("the database %s has %d names (hard links): using two of them would corrupt it", path, stat.Nlink),
-		Remedy: "remove the other names (find -xdev -samefile lists them), or use a copy of the file; " +
-			"symbolic links are fine",
-	}
+	return Errorf("the database %s has %d names (hard links): using two of them would corrupt it", path, stat.Nlink).
+		Try("remove the other names (find -xdev -samefile lists them), or use a copy of the file; " +
+			"symbolic links are fine")
 }

@@ -41,10 +41,8 @@ func (l *listener) lean() { l.Listener = leanListener{l.Listener} }
 func listen(ctx context.Context, setting, addr string, server *http.Server, log *slog.Logger) (*listener, error) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		return nil, &Error{
-			Err:    fmt.Errorf("%s: %s: %w", setting, addr, plainly(err)),
-			Remedy: fmt.Sprintf("free that address, or choose another with the setting %s", setting),
-		}
+		return nil, Errorf("%s: %s: %w", setting, addr, plainly(err)).
+			Try(fmt.Sprintf("free that address, or choose another with the setting %s", setting))
 	}
 	server.ReadHeaderTimeout = readHeaderTimeout
 	server.IdleTimeout = idleTimeout

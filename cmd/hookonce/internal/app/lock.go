@@ -56,10 +56,8 @@ func taken(who, path string) error {
 	if who == withoutLock {
 		what = "the file itself"
 	}
-	return &Error{
-		Err:    fmt.Errorf("another gateway%s serves the database %s: it holds %s", who, path, what),
-		Remedy: "stop it, or give this gateway its own database; several gateways can share one PostgreSQL database",
-	}
+	return Errorf("another gateway%s serves the database %s: it holds %s", who, path, what).
+		Try("stop it, or give this gateway its own database; several gateways can share one PostgreSQL database")
 }
 
 // write writes the process id and, unless it is "", the address of the admin listener. The file
@@ -86,10 +84,8 @@ func openLock(path string, flags int) (*os.File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
-		return nil, &Error{
-			Err:    fmt.Errorf("opening the lock file of the database: %w", err),
-			Remedy: "make its folder writable for this user, and the file readable and writable",
-		}
+		return nil, Errorf("opening the lock file of the database: %w", err).
+			Try("make its folder writable for this user, and the file readable and writable")
 	}
 	// The name may lead to another file by now; the open file is the one that counts.
 	info, err := file.Stat()
@@ -103,10 +99,8 @@ func openLock(path string, flags int) (*os.File, error) {
 }
 
 func foreignLock(name, fault string) error {
-	return &Error{
-		Err:    fmt.Errorf("%s is not a lock file of hookonce: %s", name, fault),
-		Remedy: "find out who put it there, and move it away; the gateway makes its own",
-	}
+	return Errorf("%s is not a lock file of hookonce: %s", name, fault).
+		Try("find out who put it there, and move it away; the gateway makes its own")
 }
 
 func kindOf(mode fs.FileMode) string {

@@ -60,7 +60,8 @@ func checkPostgresFiles(database string) error {
 		}
 		_, err := settingfile.Read(path, maxPostgresFile)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return &Error{fmt.Errorf("the file of %s cannot be read: %w", name, err), "correct the path in the setting database, or in " + postgresFiles[name]}
+			return Errorf("the file of %s cannot be read: %w", name, err).
+				Try("correct the path in the setting database, or in " + postgresFiles[name])
 		}
 	}
 	return nil
@@ -75,13 +76,12 @@ func parsePostgres(database string) (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
 		if name := wrongParameter(database); name != "" {
-			return nil, &Error{fmt.Errorf("its parameter %s has a value that cannot be used", name), cmp.Or(parameterValues[name], "correct it, or leave it out")}
+			return nil, Errorf("its parameter %s has a value that cannot be used", name).
+				Try(cmp.Or(parameterValues[name], "correct it, or leave it out"))
 		}
 		// The driver's error may quote a part of the password if that part cannot be parsed.
-		return nil, &Error{
-			Err:    errors.New("it is not a PostgreSQL URL that can be used"),
-			Remedy: "postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded",
-		}
+		return nil, Errorf("it is not a PostgreSQL URL that can be used").
+			Try("postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=require, with other characters of USER and PASSWORD percent-encoded")
 	}
 	return cfg, readKeywords(cfg)
 }

@@ -54,16 +54,14 @@ func checkSQLiteFile(path string) error {
 	n, err := io.ReadFull(file, header)
 	switch {
 	case errors.Is(err, io.EOF):
-		return &Error{fmt.Errorf("the database %s cannot be used: %w", path, errEmpty), "hookonce migrate up, or start serve"}
+		return Errorf("the database %s cannot be used: %w", path, errEmpty).Try("hookonce migrate up, or start serve")
 	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("reading the database: %w", err)
 	case !bytes.HasPrefix(header[:n], []byte(sqliteMagic)):
-		return &Error{fmt.Errorf("%s is not a SQLite database, or it is damaged or encrypted", path), otherFile}
+		return Errorf("%s is not a SQLite database, or it is damaged or encrypted", path).Try(otherFile)
 	case header[sqliteModeOffset] != sqliteModeWAL:
-		return &Error{
-			fmt.Errorf("the SQLite database %s cannot be used: %w", path, errNotWAL),
-			"check the setting database; hookonce migrate up and serve set the mode",
-		}
+		return Errorf("the SQLite database %s cannot be used: %w", path, errNotWAL).
+			Try("check the setting database; hookonce migrate up and serve set the mode")
 	}
 	return nil
 }
@@ -74,9 +72,11 @@ const otherFile = "name another file in the setting database, or by --database"
 func missingFile(path string) error {
 	folder := filepath.Dir(path)
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-		return &Error{fmt.Errorf("the folder %s of the database does not exist", folder), firstStart(folder, "make it, or "+otherFile)}
+		return Errorf("the folder %s of the database does not exist", folder).
+			Try(firstStart(folder, "make it, or "+otherFile))
 	}
-	return &Error{fmt.Errorf("the database %s does not exist", path), firstStart(folder, "hookonce migrate up, which makes it; or "+otherFile)}
+	return Errorf("the database %s does not exist", path).
+		Try(firstStart(folder, "hookonce migrate up, which makes it; or "+otherFile))
 }
 
 // firstStart returns the remedy for a missing file in folder. That of the package's service belongs to its user, so a
@@ -94,7 +94,7 @@ func notOpened(err error, remedy string) error {
 	if errors.Is(err, syscall.ENOTDIR) {
 		remedy = otherFile
 	}
-	return &Error{fmt.Errorf("opening the database: %w", err), remedy}
+	return Errorf("opening the database: %w", err).Try(remedy)
 }
 
 func openSQLite(_ context.Context, settings *config.Settings) (driver.Store, error) {
@@ -162,10 +162,7 @@ func refuseIrregular(path string) error {
 	if err != nil || info.Mode().IsRegular() {
 		return nil // opening the file reports the error
 	}
-	return &Error{
-		Err:    fmt.Errorf("the database %s is not a regular file, but %s", path, kindOf(info.Mode())),
-		Remedy: otherFile,
-	}
+	return Errorf("the database %s is not a regular file, but %s", path, kindOf(info.Mode())).Try(otherFile)
 }
 
 // SQLiteVersion returns the version of the SQLite library in this program.

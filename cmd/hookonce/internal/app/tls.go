@@ -26,10 +26,8 @@ func openCertificates(o *Options, m *metrics.Metrics) (certs.Keeper, error) {
 	}
 	m.ExpectTLS(s.Hosts...)
 	if err := makePrivateFolder(s.Folder); err != nil {
-		return nil, &Error{
-			Err:    fmt.Errorf("tls.folder: %w", err),
-			Remedy: fmt.Sprintf("it holds private keys: chmod 700 %s, as its owner, or choose another folder", s.Folder),
-		}
+		return nil, Errorf("tls.folder: %w", err).
+			Try(fmt.Sprintf("it holds private keys: chmod 700 %s, as its owner, or choose another folder", s.Folder))
 	}
 	return certs.OpenACME(certs.ACME{
 		Hosts: s.Hosts, Email: s.Email, Directory: s.Directory, Folder: s.Folder, UserAgent: "hookonce/" + o.Version,

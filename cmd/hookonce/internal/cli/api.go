@@ -137,12 +137,12 @@ func (p *program) findGateway(ctx context.Context, f *apiFlags, how access) (*ad
 			return nil, nil, err
 		}
 	}
-	if p.namesNoFile(f.settingsFlags) {
+	if p.namesUnread(f.settingsFlags, faults) {
 		return nil, nil, unusableSettings(faults)
 	}
 	client, err := p.localGateway(ctx, settings)
 	if client == nil && err == nil && p.mayGuess(f.settingsFlags, settings, faults) {
-		client, err = p.guessedGateway(ctx, settings, how)
+		client, err = p.guessedGateway(ctx, settings)
 	}
 	if client == nil && err == nil && faults != nil {
 		err = unusableSettings(faults)
@@ -226,10 +226,8 @@ func (p *program) token(settings *config.Settings) (string, error) {
 	}
 	file, err := settingfile.Read(path, maxTrustFile)
 	if err != nil {
-		return "", &app.Error{
-			Err:    fmt.Errorf("the file of the admin API's token cannot be read: %w", err),
-			Remedy: "correct the path after file: in " + adminToken + " or " + readToken,
-		}
+		return "", app.Errorf("the file of the admin API's token cannot be read: %w", err).
+			Try("correct the path after file: in " + adminToken + " or " + readToken)
 	}
 	return strings.TrimSpace(string(file.Data)), nil
 }

@@ -72,7 +72,7 @@ func (p *program) bench(ctx context.Context, f *benchFlags) error {
 	progress.end()
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return &app.Error{Err: errors.New("interrupted: nothing is left behind"), Remedy: "run the same command again"}
+		return app.Errorf("interrupted: nothing is left behind").Try("run the same command again")
 	case err != nil:
 		return &app.Error{Err: err, Remedy: f.remedy()}
 	}
@@ -80,7 +80,8 @@ func (p *program) bench(ctx context.Context, f *benchFlags) error {
 	if f.json {
 		return writeJSON(p.stdout, report)
 	}
-	return p.printBench(report)
+	p.printBench(report)
+	return nil
 }
 
 // remedy returns the remedy for a failed measurement.
@@ -113,14 +114,14 @@ func (p *program) checkBench(ctx context.Context, f *benchFlags) error {
 	return p.ask(ctx, f.cmd, "load a database that others may use")
 }
 
-func (p *program) printBench(r *bench.Report) error {
+func (p *program) printBench(r *bench.Report) {
 	fmt.Fprintf(p.stdout, "hookonce %s · %s · %s, %s\n", r.Version, shown.Escape(r.Database), r.Platform, say.Count(r.Cores, "core"))
 	t := newFacts(p.stdout, "MEASURED", "FIGURE", "MEDIAN", "P99", "BOUND BY")
 	for i := range r.Figures {
 		f := &r.Figures[i]
 		t.row(f.Name, say.Number(int(f.PerSecond+0.5))+" "+f.Unit+"/s", latency(f.Median), latency(f.P99), f.Bound)
 	}
-	return t.Flush()
+	t.Flush()
 }
 
 // latency formats seconds; "-" for 0.

@@ -47,12 +47,10 @@ func (p *program) configCheckCommand() *cobra.Command {
 		fmt.Fprint(p.stdout, shown.EscapeLines(text))
 		switch {
 		case !ok:
-			return &app.Error{Err: errors.New("the settings cannot be used"), Remedy: "fix the faults listed on the standard output"}
+			return app.Errorf("the settings cannot be used").Try("fix the faults listed on the standard output")
 		case file == "" && p.variable("HOOKONCE_CONFIG") == "" && !exists(config.DefaultFile):
-			return &app.Error{
-				Err:    fmt.Errorf("no %s here", config.DefaultFile),
-				Remedy: "hookonce init, which writes one; or hookonce config check FILE",
-			}
+			return app.Errorf("no %s here", config.DefaultFile).
+				Try("hookonce init, which writes one; or hookonce config check FILE")
 		}
 		fmt.Fprintln(p.stdout, "ok")
 		p.noteKept(file)

@@ -60,8 +60,9 @@ func (p *program) confirm(ctx context.Context, b *bulk, plan func() (*adminclien
 			return false, err
 		}
 	}
-	if err := p.printPlan(b, planned); err != nil || b.yes || b.only {
-		return err == nil && !b.only, err
+	p.printPlan(b, planned)
+	if b.yes || b.only {
+		return !b.only, nil
 	}
 	err = p.ask(ctx, b.cmd, b.verb+" "+b.amount(planned))
 	return err == nil, err
@@ -82,7 +83,7 @@ func (p *program) ask(ctx context.Context, cmd *cobra.Command, change string) er
 		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return &app.Error{Err: errors.New("not confirmed: nothing was changed"), Remedy: "answer y, or add --yes"}
+		return app.Errorf("not confirmed: nothing was changed").Try("answer y, or add --yes")
 	}
 	return nil
 }
@@ -112,7 +113,7 @@ func (b *bulk) pace(plan *adminclient.Plan) string {
 	return fmt.Sprintf(" in %s%s at %d/%s", about, say.Setting(max(long.Round(time.Second), time.Second)), b.rate.Count, per)
 }
 
-func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
+func (p *program) printPlan(b *bulk, plan *adminclient.Plan) {
 	w := p.stderr
 	if b.only {
 		w = p.stdout
@@ -137,7 +138,7 @@ func (p *program) printPlan(b *bulk, plan *adminclient.Plan) error {
 		}
 		t.row("  "+n, label)
 	}
-	return t.Flush()
+	t.Flush()
 }
 
 // readLine reads a line. It gives up when ctx ends, and then leaves a reader behind.
@@ -158,6 +159,6 @@ func readLine(ctx context.Context, r io.Reader) (string, error) {
 	case got := <-read:
 		return got.line, got.err
 	case <-ctx.Done():
-		return "", &app.Error{Err: errors.New("interrupted: nothing was changed"), Remedy: "run the same command again"}
+		return "", app.Errorf("interrupted: nothing was changed").Try("run the same command again")
 	}
 }

@@ -91,7 +91,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	}
 	switch looked := say.Count(job.Done+job.Skipped+job.Failed, "dead letter"); {
 	case err != nil && ctx.Err() != nil:
-		faults = append(faults, &app.Error{Err: fmt.Errorf("interrupted after %s", looked), Remedy: resume})
+		faults = append(faults, app.Errorf("interrupted after %s", looked).Try(resume))
 	case err != nil:
 		faults = append(faults, stopped(looked, err, resume))
 	case selected.query == nil && job.Skipped+job.Failed > 0:
@@ -107,15 +107,15 @@ func (p *program) printWorked(w *letterWork, worked *hookadmin.Worked, asJSON bo
 		return writeJSON(p.stdout, worked)
 	}
 	done := *cmp.Or(worked.Replayed, worked.Discarded)
-	_, err := fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(done, "dead letter"))
-	if err == nil && worked.Passed > 0 {
-		_, err = fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(worked.Passed, "dead letter"), w.passed)
+	fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(done, "dead letter"))
+	if worked.Passed > 0 {
+		fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(worked.Passed, "dead letter"), w.passed)
 	}
-	if err == nil && worked.RequestID != "" && done > 0 {
-		_, err = fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
+	if worked.RequestID != "" && done > 0 {
+		fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
 			int(driver.UndoTime.Minutes()), shown.Escape(word(worked.RequestID)))
 	}
-	return err
+	return p.written()
 }
 
 // takeOutMissing removes the named events and messages that are not dead, or that w passes over, from
@@ -168,10 +168,8 @@ func (a *api) notDead(ctx context.Context, w *letterWork, source, eventID string
 	if found {
 		return noteNeeded(detail), nil
 	}
-	return &app.Error{
-		Err:    fmt.Errorf("event %q of source %q has no dead letter: it is %s", eventID, source, detail.State),
-		Remedy: "hookonce events show " + word(source) + " " + word(eventID),
-	}, nil
+	return app.Errorf("event %q of source %q has no dead letter: it is %s", eventID, source, detail.State).
+		Try("hookonce events show " + word(source) + " " + word(eventID)), nil
 }
 
 // noteNeeded returns an error if only a replay that names the note runs a dead event again, or nil.
@@ -179,11 +177,9 @@ func noteNeeded(e *hookadmin.EventDetail) error {
 	if e.State != driver.StateDead || e.Note != driver.NoteTxEnded {
 		return nil
 	}
-	return &app.Error{
-		Err: fmt.Errorf("event %q of source %q: %w", e.EventID, e.Source, driver.ErrNoteNeeded),
-		Remedy: "correct the handler, look at the effects of the event, and if it is to run again: hookonce events replay " +
-			word(e.Source) + " " + word(e.EventID) + " --note '" + driver.NoteTxEnded + "'",
-	}
+	return app.Errorf("event %q of source %q: %w", e.EventID, e.Source, driver.ErrNoteNeeded).
+		Try("correct the handler, look at the effects of the event, and if it is to run again: hookonce events replay " +
+			word(e.Source) + " " + word(e.EventID) + " --note '" + driver.NoteTxEnded + "'")
 }
 
 // messageNotDead returns an error that says why a message is not a dead letter, or nil if it is
@@ -194,13 +190,11 @@ func (a *api) messageNotDead(ctx context.Context, id string) (fault, err error) 
 	case err != nil:
 		return nil, fmt.Errorf("looking for a message: %w", err)
 	case len(page.Messages) == 0:
-		return &app.Error{Err: fmt.Errorf("message %q: %w", id, driver.ErrNotFound), Remedy: "hookonce dlq list"}, nil
+		return app.Errorf("message %q: %w", id, driver.ErrNotFound).Try("hookonce dlq list"), nil
 	case page.Messages[0].State != driver.StateDead:
 		m := &page.Messages[0]
-		return &app.Error{
-			Err:    fmt.Errorf("message %q is not dead: it is %s", id, m.State),
-			Remedy: "hookonce events show " + word(m.Source) + " " + word(m.EventID),
-		}, nil
+		return app.Errorf("message %q is not dead: it is %s", id, m.State).
+			Try("hookonce events show " + word(m.Source) + " " + word(m.EventID)), nil
 	}
 	return nil, nil
 }

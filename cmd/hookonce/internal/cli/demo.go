@@ -64,10 +64,8 @@ func (p *program) demo(cmd *cobra.Command, o *demo.Options) (err error) {
 	}
 	err = demo.Run(ctx, o)
 	if errors.Is(err, syscall.EPIPE) { // of stdout: the gateway and the bank have their own
-		return &app.Error{
-			Err:    errors.New("the reader of the output has ended, so the demo ended too; everything was removed"),
-			Remedy: "hookonce demo --exit, and read its output to the end",
-		}
+		return app.Errorf("the reader of the output has ended, so the demo ended too; everything was removed").
+			Try("hookonce demo --exit, and read its output to the end")
 	}
 	return err
 }

@@ -175,7 +175,8 @@ func (p *program) destinationChangeCommand(change *destinationChange) *cobra.Com
 			switch {
 			case errors.Is(err, driver.ErrNotFound):
 				near, _ := unknownDestination(ctx, api.Client, args[0])
-				return &app.Error{Err: fmt.Errorf("destination %q: %w%s", args[0], driver.ErrNotFound, near), Remedy: "hookonce destinations list"}
+				return app.Errorf("destination %q: %w%s", args[0], driver.ErrNotFound, near).
+					Try("hookonce destinations list")
 			case err != nil:
 				return err
 			case asJSON:

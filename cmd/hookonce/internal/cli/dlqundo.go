@@ -50,20 +50,21 @@ func (p *program) undoDiscard(ctx context.Context, api *api, id string, asJSON b
 	if undone.Undone+undone.Skipped == 0 && err != nil {
 		return notUndone(ctx, id, err)
 	}
-	if asJSON {
+	skipped := say.Count(undone.Skipped, "dead letter")
+	switch {
+	case asJSON:
 		return errors.Join(writeJSON(p.stdout, undone), notUndone(ctx, id, err))
+	case undone.Undone == 0 && undone.Skipped > 0:
+		fmt.Fprintf(p.stdout, "nothing to undo: %s of this discard: undone before, replayed,\n"+
+			"discarded again or pruned since, or locked by another session\n", skipped)
+	default:
+		fmt.Fprintf(p.stdout, "undid the discard of %s\n", say.Count(undone.Undone, "dead letter"))
+		if undone.Skipped > 0 {
+			fmt.Fprintf(p.stdout, "passed over %s: undone before, replayed, discarded again or\n"+
+				"pruned since, or locked by another session\n", skipped)
+		}
 	}
-	if undone.Undone == 0 && undone.Skipped > 0 {
-		_, failed := fmt.Fprintf(p.stdout, "nothing to undo: %s of this discard: undone before, replayed,\n"+
-			"discarded again or pruned since, or locked by another session\n", say.Count(undone.Skipped, "dead letter"))
-		return errors.Join(failed, notUndone(ctx, id, err))
-	}
-	_, failed := fmt.Fprintf(p.stdout, "undid the discard of %s\n", say.Count(undone.Undone, "dead letter"))
-	if failed == nil && undone.Skipped > 0 {
-		_, failed = fmt.Fprintf(p.stdout, "passed over %s: undone before, replayed, discarded again or\n"+
-			"pruned since, or locked by another session\n", say.Count(undone.Skipped, "dead letter"))
-	}
-	return errors.Join(failed, notUndone(ctx, id, err))
+	return errors.Join(p.written(), notUndone(ctx, id, err))
 }
 
 // notUndone turns the error of an undo into one for the operator.
@@ -73,22 +74,16 @@ func notUndone(ctx context.Context, id string, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotFound):
-		return &app.Error{
-			Err:    fmt.Errorf("%s: %w", discard, driver.ErrNotFound),
-			Remedy: "give the request id that dlq discard printed; the discarded events: hookonce events list --note discarded",
-		}
+		return app.Errorf("%s: %w", discard, driver.ErrNotFound).
+			Try("give the request id that dlq discard printed; the discarded events: hookonce events list --note discarded")
 	case errors.Is(err, driver.ErrTooLate):
-		return &app.Error{
-			Err:    fmt.Errorf("%s is more than %d minutes old: it cannot be undone", discard, int(driver.UndoTime.Minutes())),
-			Remedy: "replay its events; to list them: hookonce events list --note discarded",
-		}
+		return app.Errorf("%s is more than %d minutes old: it cannot be undone", discard, int(driver.UndoTime.Minutes())).
+			Try("replay its events; to list them: hookonce events list --note discarded")
 	case errors.Is(err, driver.ErrOpen):
-		return &app.Error{
-			Err:    fmt.Errorf("%s is still running", discard),
-			Remedy: "interrupt the command that discards, or cancel the job in the dashboard; then run the same command again",
-		}
+		return app.Errorf("%s is still running", discard).
+			Try("interrupt the command that discards, or cancel the job in the dashboard; then run the same command again")
 	case ctx.Err() != nil:
-		return &app.Error{Err: errors.New("interrupted"), Remedy: "run the same command again: repeating it is safe"}
+		return app.Errorf("interrupted").Try("run the same command again: repeating it is safe")
 	}
 	return fmt.Errorf("undoing %s: %w", discard, err)
 }

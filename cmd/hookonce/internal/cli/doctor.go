@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -74,10 +73,8 @@ func (p *program) doctorCommand() *cobra.Command {
 		}
 		failures := len(slices.DeleteFunc(slices.Clone(checks), func(c app.Check) bool { return c.Status != app.StatusFailure }))
 		if failures > 0 {
-			return &app.Error{
-				Err:    fmt.Errorf("%s failed", say.Count(failures, "check")),
-				Remedy: "follow the remedies on the standard output",
-			}
+			return app.Errorf("%s failed", say.Count(failures, "check")).
+				Try("follow the remedies on the standard output")
 		}
 		return nil
 	}
@@ -114,5 +111,6 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 			t.row("", "", "  "+seeURL(c.See))
 		}
 	}
-	return t.Flush()
+	t.Flush()
+	return p.written()
 }

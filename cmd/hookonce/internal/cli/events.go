@@ -86,7 +86,8 @@ func (p *program) eventsShowCommand() *cobra.Command {
 		},
 		absent: func(ctx context.Context, client *adminclient.Client, args []string, _ error) error {
 			if len(args) == 1 {
-				return see(runbook.Missing, &app.Error{Err: fmt.Errorf("event %q: %w", args[0], driver.ErrNotFound), Remedy: "hookonce events list"})
+				return see(runbook.Missing, app.Errorf("event %q: %w", args[0], driver.ErrNotFound).
+					Try("hookonce events list"))
 			}
 			return noEvent(ctx, client, args[0], args[1])
 		},
@@ -111,10 +112,8 @@ func sourceOf(ctx context.Context, client *adminclient.Client, eventID string) (
 	case 1:
 		return sources[0], nil
 	}
-	return "", &app.Error{
-		Err:    fmt.Errorf("%d sources have an event %q: %s", len(sources), eventID, strings.Join(sources, ", ")),
-		Remedy: "hookonce events show " + word(sources[0]) + " " + word(eventID),
-	}
+	return "", app.Errorf("%d sources have an event %q: %s", len(sources), eventID, strings.Join(sources, ", ")).
+		Try("hookonce events show " + word(sources[0]) + " " + word(eventID))
 }
 
 // noEvent is the error of an event that does not exist. It says whether the source does.
@@ -123,14 +122,12 @@ func noEvent(ctx context.Context, client *adminclient.Client, source, eventID st
 	if near, unknown := unknownSource(ctx, client, source); unknown {
 		about, remedy = "; there is no such source"+near, "hookonce sources list"
 	}
-	return see(runbook.Missing, &app.Error{
-		Err:    fmt.Errorf("event %q of source %q: %w%s", eventID, source, driver.ErrNotFound, about),
-		Remedy: remedy,
-	})
+	return see(runbook.Missing, app.Errorf("event %q of source %q: %w%s", eventID, source, driver.ErrNotFound, about).
+		Try(remedy))
 }
 
 // printEvent prints one event for people.
-func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
+func printEvent(w io.Writer, found *hookadmin.EventDetail) {
 	t := newFacts(w)
 	d := &found.Deliveries
 	for _, line := range [][2]string{
@@ -154,19 +151,15 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) error {
 	} {
 		t.row(line[0]+":", line[1])
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	t.Flush()
+	printDeliveries(w, found)
+	printMessages(w, found)
+	printHistory(w, found)
+	printPayload(w, found)
+	if o := found.OtherBody; o != nil { // the first delivery with another body
+		fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, shown.Escape(o.BodySHA256))
+		printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
 	}
-	if err := printDeliveries(w, found); err != nil {
-		return err
-	}
-	if err := printMessages(w, found); err != nil {
-		return err
-	}
-	if err := printPayload(w, found); err != nil {
-		return err
-	}
-	return printOtherBody(w, found.OtherBody)
 }
 
 // repeats counts the deliveries of a body under other ids.
@@ -189,9 +182,9 @@ func fromClient(remote, gateway string) string {
 }
 
 // printDeliveries prints the newest deliveries of an event that was delivered more than once.
-func printDeliveries(w io.Writer, found *hookadmin.EventDetail) error {
+func printDeliveries(w io.Writer, found *hookadmin.EventDetail) {
 	if len(found.Deliveries.Recent) < 2 {
-		return nil
+		return
 	}
 	fmt.Fprintln(w)
 	t := newTable(w, []narrowing{{"GATEWAY", 16}, {"REMOTE", 16}}, "DELIVERED", "REMOTE", "GATEWAY", "BODY")
@@ -202,20 +195,11 @@ func printDeliveries(w io.Writer, found *hookadmin.EventDetail) error {
 		}
 		t.row(at(d.At), orDash(d.Remote), orDash(d.Gateway), body)
 	}
-	return t.Flush()
-}
-
-// printOtherBody prints the first delivery with another body.
-func printOtherBody(w io.Writer, o *hookadmin.OtherBody) error {
-	if o == nil {
-		return nil
-	}
-	fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, shown.Escape(o.BodySHA256))
-	return printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
+	t.Flush()
 }
 
 // printResponses prints the kept answers to failed attempts.
-func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
+func printResponses(w io.Writer, attempts []hookadmin.Attempt) {
 	for i := range attempts {
 		a := &attempts[i]
 		var text string
@@ -227,15 +211,12 @@ func printResponses(w io.Writer, attempts []hookadmin.Attempt) error {
 		default:
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, shown.Escape(a.MessageID),
-			shown.Escape(cmp.Or(a.ResponseType, "no content type")), text); err != nil {
-			return err
-		}
+		fmt.Fprintf(w, "\nAnswer to attempt %d of %s (%s):\n%s\n", a.Number, shown.Escape(a.MessageID),
+			shown.Escape(cmp.Or(a.ResponseType, "no content type")), text)
 	}
-	return nil
 }
 
-func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
+func printMessages(w io.Writer, found *hookadmin.EventDetail) {
 	if len(found.Messages) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, []narrowing{
@@ -253,9 +234,7 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 			m := &found.Messages[i]
 			t.row(m.ID, orDash(m.Route), m.Destination, m.State, strconv.Itoa(m.Attempts), at(m.DueAt), remark(m.Note, m.LastError))
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
+		t.Flush()
 	}
 	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
@@ -271,19 +250,14 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) error {
 			t.row(strconv.Itoa(a.Number), at(a.At), cmp.Or(to[a.MessageID], "handler"), orDash(a.MessageID), a.Outcome, status(a.StatusCode),
 				say.BriefSeconds(a.TookSeconds), remark("", a.Error))
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-		if err := printResponses(w, found.Attempts); err != nil {
-			return err
-		}
+		t.Flush()
+		printResponses(w, found.Attempts)
 	}
-	return printHistory(w, found)
 }
 
-func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
+func printHistory(w io.Writer, found *hookadmin.EventDetail) {
 	if len(found.History) == 0 {
-		return nil
+		return
 	}
 	fmt.Fprintln(w)
 	t := newTable(w, []narrowing{{"HISTORY", brief}, {"MESSAGE", 12}, {"REQUEST", 20}, {"MESSAGE", 8}, {"GENERATION", out}, {"REQUEST", 8}}, "HISTORY", "ACTION", "GENERATION", "MESSAGE", "REQUEST")
@@ -291,23 +265,23 @@ func printHistory(w io.Writer, found *hookadmin.EventDetail) error {
 		h := &found.History[i]
 		t.row(at(h.At), h.Action, strconv.Itoa(h.Generation), orDash(h.MessageID), orDash(h.RequestID))
 	}
-	return t.Flush()
+	t.Flush()
 }
 
-func printPayload(w io.Writer, found *hookadmin.EventDetail) error {
+func printPayload(w io.Writer, found *hookadmin.EventDetail) {
 	if found.BodyPruned {
 		gone := "past their retention"
 		if found.Redacted {
 			gone = "redacted"
 		}
-		_, err := fmt.Fprintf(w, "\nHeaders and body are %s.\n", gone)
-		return err
+		fmt.Fprintf(w, "\nHeaders and body are %s.\n", gone)
+		return
 	}
-	return printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
+	printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
 }
 
 // printHeadersAndBody prints a request for people. body is nil if the bytes of raw are not text.
-func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, raw []byte) error {
+func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string, raw []byte) {
 	fmt.Fprintln(w)
 	t := newFacts(w, "HEADER", "VALUE")
 	for _, name := range sortedNames(headers) {
@@ -315,13 +289,10 @@ func printHeadersAndBody(w io.Writer, headers map[string][]string, body *string,
 			t.row(name, value)
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
+	t.Flush()
+	text := escaped("The body", raw)
+	if body != nil {
+		text = shown.EscapeLines(*body)
 	}
-	if body == nil {
-		_, err := fmt.Fprintf(w, "\n%s\n", escaped("The body", raw))
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%s\n", shown.EscapeLines(*body))
-	return err
+	fmt.Fprintf(w, "\n%s\n", text)
 }

@@ -122,17 +122,13 @@ func unknownSource(ctx context.Context, client *adminclient.Client, name string)
 	if err != nil {
 		return "", false
 	}
-	var known []string
-	for i := range page.Sources {
-		known = append(known, page.Sources[i].Name)
-	}
-	if slices.Contains(known, name) {
+	if hint, unknown = isUnknown(name, page.Sources, func(s hookadmin.Source) string { return s.Name }); !unknown {
 		return "", false
 	}
 	if found, err := client.Events(ctx, one("source", name)); err != nil || len(found.Events) > 0 {
 		return "", false // it was removed from the settings, and its events stay
 	}
-	return nearest(name, known), true
+	return hint, true
 }
 
 // unknownDestination is unknownSource for a destination, which may have messages that wait.
@@ -141,18 +137,19 @@ func unknownDestination(ctx context.Context, client *adminclient.Client, name st
 	if err != nil {
 		return "", false
 	}
-	var known []string
-	for i := range page.Destinations {
-		known = append(known, page.Destinations[i].Name)
-	}
-	return nearest(name, known), !slices.Contains(known, name)
+	return isUnknown(name, page.Destinations, func(d hookadmin.Destination) string { return d.Name })
 }
 
-func nearest(name string, known []string) string {
-	if near := say.Nearest(name, known); near != "" {
-		return fmt.Sprintf("; did you mean %q?", near)
+// isUnknown reports whether no row has the name, with a hint at the nearest one.
+func isUnknown[Row any](name string, rows []Row, nameOf func(Row) string) (hint string, unknown bool) {
+	var known []string
+	for _, row := range rows {
+		known = append(known, nameOf(row))
 	}
-	return ""
+	if near := say.Nearest(name, known); near != "" {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return hint, !slices.Contains(known, name)
 }
 
 // given returns the names of the filters that are set on the command line.

@@ -43,13 +43,12 @@ func (f *apiFlags) checkAdminURL() error {
 // names a database, or if the settings lead to none. They do so on a server, where a service has other
 // variables and another working directory than the person who types.
 func (p *program) mayGuess(f *settingsFlags, settings *config.Settings, faults *config.Faults) bool {
-	return f.database == "" && !p.namesNoFile(f) && (faults != nil || p.noDatabase(f, settings) || p.missing(settings))
+	return f.database == "" && !p.namesUnread(f, faults) && (faults != nil || p.noDatabase(f, settings) || p.missing(settings))
 }
 
-// namesNoFile reports whether the named settings file does not exist. Then a gateway that answers is another one.
-func (p *program) namesNoFile(f *settingsFlags) bool {
-	name := cmp.Or(f.config, p.variable("HOOKONCE_CONFIG"))
-	return name != "" && !exists(name)
+// namesUnread reports whether the named settings file cannot be read. Then a gateway that answers may be another one.
+func (p *program) namesUnread(f *settingsFlags, faults *config.Faults) bool {
+	return faults != nil && faults.Unread && cmp.Or(f.config, p.variable("HOOKONCE_CONFIG")) != ""
 }
 
 // missing reports whether the SQLite file of the settings does not exist.
@@ -89,9 +88,9 @@ func checkTokenless(ctx context.Context, client *adminclient.Client) error {
 	return nil
 }
 
-// guessedGateway returns answering's client, and names the gateway before a change. It fails if the
+// guessedGateway returns answering's client, and says on stderr which gateway that is. It fails if the
 // gateway needs a token.
-func (p *program) guessedGateway(ctx context.Context, settings *config.Settings, how access) (*adminclient.Client, error) {
+func (p *program) guessedGateway(ctx context.Context, settings *config.Settings) (*adminclient.Client, error) {
 	client := answering(ctx, settings)
 	if client == nil {
 		return nil, nil
@@ -99,31 +98,24 @@ func (p *program) guessedGateway(ctx context.Context, settings *config.Settings,
 	if err := checkTokenless(ctx, client); err != nil {
 		return nil, err
 	}
-	if how == changes {
-		return client, p.nameGateway(ctx, client, settings)
-	}
-	return client, nil
+	return client, p.nameGateway(ctx, client, settings)
 }
 
 func needsToken(client *adminclient.Client) error {
-	return see(runbook.WrongDatabase, &app.Error{
-		Err:    fmt.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that you did not name", client),
-		Remedy: "--admin-url " + client.String() + ", with the token in HOOKONCE_ADMIN_TOKEN",
-	})
+	return see(runbook.WrongDatabase, app.Errorf("a gateway answers at %s, and needs a token; none is sent to an address that you did not name", client).
+		Try("--admin-url "+client.String()+", with the token in HOOKONCE_ADMIN_TOKEN, or beside it --config "+app.SettingsToName()+", which holds it"))
 }
 
-// nameGateway says on stderr which gateway is about to be changed. It fails if the settings name another PostgreSQL. If the
-// gateway does not say, the change itself will fail with the reason.
+// nameGateway says on stderr which gateway is asked. It fails if the settings name another PostgreSQL. If the
+// gateway does not say, the request itself will fail with the reason.
 func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, settings *config.Settings) error {
 	about, err := client.Gateway(ctx)
 	if err != nil {
 		return nil
 	}
 	if _, is := settings.SQLitePath(); settings.Database != "" && !is && about.Database != settings.DatabaseDisplay() {
-		return see(runbook.WrongDatabase, &app.Error{
-			Err:    fmt.Errorf("the gateway at %s is on the database %s, and the settings name %s", client, shown.Escape(about.Database), settings.DatabaseDisplay()),
-			Remedy: "--admin-url " + client.String() + " if that gateway is meant; or fix the settings",
-		})
+		return see(runbook.WrongDatabase, app.Errorf("the gateway at %s is on the database %s, and the settings name %s", client, shown.Escape(about.Database), settings.DatabaseDisplay()).
+			Try("--admin-url "+client.String()+" if that gateway is meant; or fix the settings"))
 	}
 	words := []string{client.String()}
 	for _, word := range []string{about.Title, about.Database} {
@@ -138,16 +130,12 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, s
 // nothingHere is the error of a command that finds neither a gateway nor a database.
 func (p *program) nothingHere(f *settingsFlags, settings *config.Settings) error {
 	if p.noDatabase(f, settings) {
-		return see(runbook.WrongDatabase, &app.Error{
-			Err:    fmt.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen),
-			Remedy: "--admin-url URL of the gateway; or --config " + app.SettingsToName() + " with its settings; or --database URL",
-		})
+		return see(runbook.WrongDatabase, app.Errorf("no gateway answers at http://%s, and there are no settings and no database here", settings.Admin.Listen).
+			Try("--admin-url URL of the gateway; or --config "+app.SettingsToName()+" with its settings; or --database URL"))
 	}
 	path, _ := settings.SQLitePath()
-	return see(runbook.WrongDatabase, &app.Error{
-		Err:    fmt.Errorf("no gateway answers at http://%s, and the database %s does not exist here", settings.Admin.Listen, shown.Escape(path)),
-		Remedy: "--admin-url URL of the gateway; or --database sqlite:PATH, because a relative path of the settings is one of the gateway's folder",
-	})
+	return see(runbook.WrongDatabase, app.Errorf("no gateway answers at http://%s, and the database %s does not exist here", settings.Admin.Listen, shown.Escape(path)).
+		Try("--admin-url URL of the gateway; or --database sqlite:PATH, because a relative path of the settings is one of the gateway's folder"))
 }
 
 // loadToOpen is load for a command that opens the database itself. It refuses to make a file, or to miss one,
@@ -160,7 +148,7 @@ func (p *program) loadToOpen(ctx context.Context, f *settingsFlags) (*config.Set
 			return nil, err
 		}
 	}
-	if f.database == "" && (p.missing(settings) || faults != nil) {
+	if f.database == "" && !p.namesUnread(f, faults) && (p.missing(settings) || faults != nil) {
 		if client := answering(ctx, settings); client != nil {
 			return nil, unnamed(ctx, client)
 		}

@@ -38,22 +38,26 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 			t.Errorf("%q denies the gateway:\n%s", args, stdout)
 		}
 	}
-	wants(listen, []string{"events", "list"}, 0, "d1")
+	named := "Gateway: " + g.admin + " · production · " + database + "\n"
+	wants(listen, []string{"events", "list"}, 0, "d1", named)
 	wants([]string{"HOOKONCE_ADMIN_URL=" + g.admin}, []string{"events", "list"}, 0, "d1")
 	wants(listen, []string{"events", "show", "gh", "d1", "--config", file}, 0, "d1")
 	wants(listen, []string{"ready"}, 0, "ready")
 	wants(listen, []string{"doctor"}, 0, "a gateway answers at "+g.admin)
-	named := "Gateway: " + g.admin + " · production · " + database + "\n"
 	wants(listen, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
 	wants([]string{"HOOKONCE_ADMIN_URL=" + g.admin}, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
 	for _, args := range [][]string{{"prune"}, {"backup", "copy.db"}, {"migrate", "up"}, {"migrate", "up", "--config", file}} {
 		wants(listen, args, 1, "only the gateway at "+g.admin+" names one: "+database, "Try: --database "+database+", as")
 	}
-	// A file that does not exist names nothing, so the gateway that answers is another one.
-	absent := filepath.Join(elsewhere, "absent.yaml")
-	for _, args := range [][]string{{"events", "list"}, {"events", "redact", "gh", "d1", "--yes"}, {"ready"}, {"stats"}} {
+	// A named file that cannot be read names nothing, so the gateway that answers is another one.
+	absent, broken := filepath.Join(elsewhere, "absent.yaml"), filepath.Join(t.TempDir(), "broken.yaml")
+	writeFile(t, broken, "sources: [\n")
+	for _, args := range [][]string{{"events", "list"}, {"events", "redact", "gh", "d1", "--yes"}, {"ready"}, {"stats"}, {"prune"}, {"events", "tail"}} {
 		wants(listen, append(args, "--config", absent), 1, absent+": the settings file cannot be read: no such file")
+		wants(listen, append(args, "--config", broken), 1, broken+":1:10: not valid YAML")
 	}
+	wants(append(listen, "HOOKONCE_CONFIG="+broken), []string{"events", "list"}, 1, broken+":1:10: not valid YAML")
+	wants(listen, []string{"doctor", "--config", broken}, 1, "skipped  gateway")
 	wants(append(listen, "HOOKONCE_CONFIG="+absent), []string{"events", "list"}, 1, absent+": the settings file cannot be read: no such file")
 	wants([]string{"HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, []string{"events", "list", "--config", file}, 1, "HOOKONCE_TEST_UNSET is not set")
 	if files, _ := filepath.Glob(filepath.Join(elsewhere, "*")); len(files) > 0 {

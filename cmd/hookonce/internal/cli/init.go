@@ -167,10 +167,8 @@ func checkFlags(flags config.Flags) error {
 func refuseExisting(names []string) error {
 	for _, name := range names {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
-			return &app.Error{
-				Err:    fmt.Errorf("%s is there already: nothing was written", name),
-				Remedy: "run hookonce init in an empty folder, or move that file away; hookonce providers NAME prints a source to add",
-			}
+			return app.Errorf("%s is there already: nothing was written", name).
+				Try("run hookonce init in an empty folder, or move that file away; hookonce providers NAME prints a source to add")
 		}
 	}
 	return nil

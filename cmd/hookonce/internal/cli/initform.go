@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"sync"
@@ -72,10 +71,10 @@ func (p *program) askBeginning(ctx context.Context, b *beginning) error {
 	form := huh.NewForm(groups...).WithKeyMap(keys).WithTheme(theme()).WithInput(p.stdin).WithOutput(p.stderr)
 	err := form.RunWithContext(ctx)
 	if err != nil && !errors.Is(err, huh.ErrUserAborted) && ctx.Err() == nil {
-		return &app.Error{Err: fmt.Errorf("asking on the terminal: %w", err), Remedy: initWithFlags}
+		return app.Errorf("asking on the terminal: %w", err).Try(initWithFlags)
 	}
 	if form.State != huh.StateCompleted { // Ctrl-C, or a signal
-		return &app.Error{Err: errors.New("interrupted: nothing was written"), Remedy: "run the same command again"}
+		return app.Errorf("interrupted: nothing was written").Try("run the same command again")
 	}
 	return nil
 }

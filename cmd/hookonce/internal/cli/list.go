@@ -76,42 +76,33 @@ func (l *list[Page, Row]) run(p *program, cmd *cobra.Command, flags *apiFlags, a
 		if asJSON {
 			return writeJSON(p.stdout, page)
 		}
-		return l.print(p, page)
+		l.print(p, page)
+		return nil
 	})
 }
 
-func (l *list[Page, Row]) print(p *program, page *Page) error {
+func (l *list[Page, Row]) print(p *program, page *Page) {
 	rows, next, searched := l.rows(page)
 	if len(rows) == 0 && next == "" {
 		fmt.Fprintf(p.stderr, "No %s.\n", l.things)
-		return nil
+		return
 	}
 	if len(rows) == 0 {
 		fmt.Fprintf(p.stderr, "No %s so far.\n", l.things)
-		return p.printNext(next, searched)
+	} else {
+		t := newTable(p.stdout, l.narrow, l.columns...)
+		for i := range rows {
+			t.row(l.cells(&rows[i])...)
+		}
+		t.Flush()
 	}
-	t := newTable(p.stdout, l.narrow, l.columns...)
-	for i := range rows {
-		t.row(l.cells(&rows[i])...)
+	switch {
+	case next == "":
+	case time.Time(searched).IsZero():
+		fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", shown.Escape(word(next)))
+	default: // the search ended before the page was full
+		fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), shown.Escape(word(next)))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return p.printNext(next, searched)
-}
-
-// printNext says how to list the next page; next is "" on the last one. searched is the time until
-// which a search came, if it ended before the page was full.
-func (p *program) printNext(next string, searched hookadmin.Time) error {
-	if next == "" {
-		return nil
-	}
-	if !time.Time(searched).IsZero() {
-		_, err := fmt.Fprintf(p.stdout, "\nSearched back to %s. Search on: --cursor %s\n", at(searched), shown.Escape(word(next)))
-		return err
-	}
-	_, err := fmt.Fprintf(p.stdout, "\nThere are more: --cursor %s\n", shown.Escape(word(next)))
-	return err
 }
 
 // checkedBy is parse without the type of its filter, which a listing by the API does not need.
@@ -127,7 +118,7 @@ type show[Thing any] struct {
 	ask   func(context.Context, *adminclient.Client, []string) (*Thing, error)
 	// absent is the error if there is no such thing; without a client, the argument names nothing.
 	absent func(ctx context.Context, client *adminclient.Client, args []string, err error) error
-	print  func(io.Writer, *Thing) error
+	print  func(io.Writer, *Thing)
 }
 
 // command makes cmd, which has its texts, the command of s.
@@ -153,7 +144,8 @@ func (s *show[Thing]) command(p *program, cmd *cobra.Command) *cobra.Command {
 			case asJSON:
 				return writeJSON(p.stdout, found)
 			}
-			return s.print(p.stdout, found)
+			s.print(p.stdout, found)
+			return nil
 		})
 	}
 	return cmd

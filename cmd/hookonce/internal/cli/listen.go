@@ -94,10 +94,8 @@ func (p *program) listen(ctx context.Context, f *listenFlags, target string) err
 		return err
 	}
 	if client == nil {
-		return &app.Error{
-			Err:    errors.New("no gateway of this user runs here on the database of the settings"),
-			Remedy: "hookonce serve, which starts one; --from URL names the admin address of another one",
-		}
+		return app.Errorf("no gateway of this user runs here on the database of the settings").
+			Try("hookonce serve, which starts one; --from URL names the admin address of another one")
 	}
 	if err := l.prepare(ctx, client, settings, filter.Source); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +30,7 @@ func (p *program) manCommand() *cobra.Command {
 			return doc.GenMan(root, header, p.stdout)
 		}
 		if err := doc.GenManTree(root, header, args[0]); err != nil {
-			return &app.Error{Err: fmt.Errorf("writing the manual pages: %w", err), Remedy: "make the folder, writable for this user"}
+			return app.Errorf("writing the manual pages: %w", err).Try("make the folder, writable for this user")
 		}
 		return nil
 	}

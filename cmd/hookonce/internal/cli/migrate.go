@@ -105,7 +105,8 @@ func (p *program) migrateStatusCommand() *cobra.Command {
 		for _, s := range steps {
 			t.row(strconv.Itoa(s.Version), orDash(s.Name), stepStatus(s))
 		}
-		return t.Flush()
+		t.Flush()
+		return nil
 	}
 	return cmd
 }

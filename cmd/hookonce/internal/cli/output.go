@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -32,6 +31,18 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// written returns the error of the output so far. It comes before the command's own error, because the printed reason is
+// not complete.
+func (p *program) written() error {
+	o, is := p.stdout.(*output)
+	if !is {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
 // failure returns err, or the error of the output if a command ended with that or with none.
 func (o *output) failure(err error) error {
 	o.mu.Lock()
@@ -43,10 +54,8 @@ func (o *output) failure(err error) error {
 	if wrapped, is := errors.AsType[*fs.PathError](cause); is {
 		cause = wrapped.Err
 	}
-	return &app.Error{
-		Err:    fmt.Errorf("writing the output: %w", cause),
-		Remedy: "make room for the output, and look before you run it again: a change that it made stays",
-	}
+	return app.Errorf("writing the output: %w", cause).
+		Try("make room for the output, and look before you run it again: a change that it made stays")
 }
 
 // fileOf returns the file that w writes to, if it is one.

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -92,10 +91,8 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 	report, err := p.runProbe(ctx, config)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{
-			Err:    errors.New("interrupted: the checks are not complete"),
-			Remedy: "run the same command again; --checks NAME,NAME runs a few of the checks alone",
-		}
+		return app.Errorf("interrupted: the checks are not complete").
+			Try("run the same command again; --checks NAME,NAME runs a few of the checks alone")
 	case err != nil:
 		return err
 	}
@@ -104,7 +101,7 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 	}
 	if f.junit != "" {
 		if err := writeJUnit(f.junit, report, f.effects != ""); err != nil {
-			return &app.Error{Err: fmt.Errorf("--junit: %w", err), Remedy: "name a file that can be written, and probe again"}
+			return app.Errorf("--junit: %w", err).Try("name a file that can be written, and probe again")
 		}
 	}
 	return p.probeVerdict(report, f)
@@ -114,36 +111,24 @@ func (p *program) probe(ctx context.Context, f *probeFlags, target string) error
 func (p *program) probeVerdict(r *probe.Report, f *probeFlags) error {
 	switch {
 	case len(r.Checks) == 0:
-		return &app.Error{
-			Err:    errors.New("no check was run"),
-			Remedy: "give the flags that the checks above need, or choose others with --checks",
-		}
+		return app.Errorf("no check was run").
+			Try("give the flags that the checks above need, or choose others with --checks")
 	case r.Refused:
 		valid := &r.Checks[0]
-		return &app.Error{
-			Err:    fmt.Errorf("a valid event was not accepted: %s", shown.Escape(valid.Saw)),
-			Remedy: strings.ToLower(valid.Fix[:1]) + valid.Fix[1:],
-		}
+		return app.Errorf("a valid event was not accepted: %s", shown.Escape(valid.Saw)).
+			Try(strings.ToLower(valid.Fix[:1]) + valid.Fix[1:])
 	case r.Failed > 0 && r.Effects != nil:
-		return &app.Error{
-			Err:    fmt.Errorf("%s failed, and %s could not be decided: --effects: %w", say.Count(r.Failed, "check"), say.Count(r.Unknown, "other"), r.Effects),
-			Remedy: "mend the command of --effects, change the receiver as each failed check says, and probe it again",
-		}
+		return app.Errorf("%s failed, and %s could not be decided: --effects: %w", say.Count(r.Failed, "check"), say.Count(r.Unknown, "other"), r.Effects).
+			Try("mend the command of --effects, change the receiver as each failed check says, and probe it again")
 	case r.Failed > 0:
-		return &app.Error{
-			Err:    fmt.Errorf("%s failed", say.Count(r.Failed, "check")),
-			Remedy: "change the receiver as each failed check says, and probe it again",
-		}
+		return app.Errorf("%s failed", say.Count(r.Failed, "check")).
+			Try("change the receiver as each failed check says, and probe it again")
 	case r.Effects != nil:
-		return &app.Error{
-			Err:    fmt.Errorf("%s could not be decided: --effects: %w", say.Count(r.Unknown, "check"), r.Effects),
-			Remedy: "run the command of --effects by hand, with an id in the place of {id}: it must print one number",
-		}
+		return app.Errorf("%s could not be decided: --effects: %w", say.Count(r.Unknown, "check"), r.Effects).
+			Try("run the command of --effects by hand, with an id in the place of {id}: it must print one number")
 	case r.Unknown > 0 && f.effects != "":
-		return &app.Error{
-			Err:    fmt.Errorf("%s could not be decided", say.Count(r.Unknown, "check")),
-			Remedy: "look at the unknown checks above: each names its reason",
-		}
+		return app.Errorf("%s could not be decided", say.Count(r.Unknown, "check")).
+			Try("look at the unknown checks above: each names its reason")
 	case r.Unknown == 0:
 	case r.Asking == r.Unknown:
 		fmt.Fprintf(p.stderr, "Warning: %s could not be decided: duplicates need --effects\n", say.Count(r.Unknown, "check"))

@@ -56,7 +56,8 @@ func (p *program) providersCommand() *cobra.Command {
 		if asJSON {
 			return writeJSON(p.stdout, facts)
 		}
-		return printProvider(p.stdout, facts)
+		printProvider(p.stdout, facts)
+		return nil
 	}
 	return cmd
 }
@@ -78,7 +79,7 @@ func noProvider(name string, err error) error {
 	if !strings.Contains(err.Error(), "did you mean") {
 		err = fmt.Errorf("unknown provider %q; %s", name, anySender)
 	}
-	return &app.Error{Err: fmt.Errorf("%w", &notFoundError{err}), Remedy: "hookonce providers"}
+	return app.Errorf("%w", &notFoundError{err}).Try("hookonce providers")
 }
 
 // notFoundError makes an error match driver.ErrNotFound.
@@ -118,7 +119,8 @@ func (p *program) listProviders(words []string, asJSON bool) error {
 		}
 		t.row(string(r.Name), r.Title, briefly(r.Schemes), batch, briefly(strings.Split(id, " | ")))
 	}
-	return t.Flush()
+	t.Flush()
+	return nil
 }
 
 // briefly returns the first of several texts, and how many more there are.
@@ -181,7 +183,7 @@ func signedAttempts(r retryFacts) string {
 	return ""
 }
 
-func printProvider(w io.Writer, f *providerFacts) error {
+func printProvider(w io.Writer, f *providerFacts) {
 	t := newFacts(w)
 	line := func(name, value string) {
 		if value != "" {
@@ -240,11 +242,8 @@ func printProvider(w io.Writer, f *providerFacts) error {
 		printScheme(t, &f.Schemes[i])
 	}
 	printHandshakes(t, f)
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w, "\n%s", f.Settings)
-	return err
+	t.Flush()
+	fmt.Fprintf(w, "\n%s", f.Settings)
 }
 
 func printScheme(t *columns, s *schemeFacts) {

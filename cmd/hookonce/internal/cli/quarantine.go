@@ -64,11 +64,11 @@ func (p *program) quarantineShowCommand() *cobra.Command {
 }
 
 func noQuarantined(id string, err error) error {
-	return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, err), Remedy: "hookonce quarantine list"}
+	return app.Errorf("quarantined request %q: %w", id, err).Try("hookonce quarantine list")
 }
 
 // printQuarantined prints one request for people.
-func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
+func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) {
 	t := newFacts(w)
 	for _, line := range [][2]string{
 		{"Id", found.ID},
@@ -81,10 +81,8 @@ func printQuarantined(w io.Writer, found *hookadmin.QuarantinedRequest) error {
 	} {
 		t.row(line[0]+":", line[1])
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
+	t.Flush()
+	printHeadersAndBody(w, found.Headers, found.Body, found.BodyBase64)
 }
 
 // quarantineFlags are the flags of quarantine retry.
@@ -163,12 +161,10 @@ func (p *program) retryQuarantined(ctx context.Context, api *api, id string, asJ
 	case errors.Is(err, adminclient.ErrUnreadable):
 		return &app.Error{Err: err, Remedy: unreadableRemedy}
 	case errors.Is(err, operate.ErrUnknownSource):
-		return &app.Error{Err: fmt.Errorf("quarantined request %q: %w", id, operate.ErrUnknownSource), Remedy: api.sourceRemedy()}
+		return app.Errorf("quarantined request %q: %w", id, operate.ErrUnknownSource).Try(api.sourceRemedy())
 	case errors.Is(err, operate.ErrHandledElsewhere):
-		return &app.Error{
-			Err:    fmt.Errorf("quarantined request %q: %w", id, operate.ErrHandledElsewhere),
-			Remedy: "retry it in that program, or have the sender deliver it again",
-		}
+		return app.Errorf("quarantined request %q: %w", id, operate.ErrHandledElsewhere).
+			Try("retry it in that program, or have the sender deliver it again")
 	case errors.Is(err, driver.ErrNotFound):
 		return noQuarantined(id, driver.ErrNotFound)
 	case err != nil:
@@ -253,14 +249,12 @@ func retryEnded(ctx context.Context, result *adminclient.QuarantineWork, err err
 	total := say.Count(result.Total(), "request")
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{Err: fmt.Errorf("interrupted after %s", total), Remedy: again}
+		return app.Errorf("interrupted after %s", total).Try(again)
 	case err != nil:
 		return stopped(total, err, again)
 	case result.Stay() > 0:
-		return &app.Error{
-			Err:    fmt.Errorf("still in the quarantine: %d of %s", result.Stay(), total),
-			Remedy: "hookonce quarantine list, which shows the reasons",
-		}
+		return app.Errorf("still in the quarantine: %d of %s", result.Stay(), total).
+			Try("hookonce quarantine list, which shows the reasons")
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient
 			if err := f.misused(faults); err != nil {
 				return nil, err
 			}
-			if settings.Database == "" && settings.Admin.Listen == "" || p.namesNoFile(f.settingsFlags) {
+			if settings.Database == "" && settings.Admin.Listen == "" || p.namesUnread(f.settingsFlags, faults) {
 				return nil, &app.Error{Err: unusable(faults), Remedy: "fix them; hookonce config check reads them again"}
 			}
 		}
@@ -73,10 +73,8 @@ func (p *program) gatewayToProbe(ctx context.Context, f *apiFlags) (*adminclient
 			}
 		}
 		if address == "" {
-			return nil, &app.Error{
-				Err:    fmt.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay()),
-				Remedy: "start it with hookonce serve, or --admin-url URL of the gateway",
-			}
+			return nil, app.Errorf("no gateway of this user serves %s", settings.DatabaseDisplay()).
+				Try("start it with hookonce serve, or --admin-url URL of the gateway")
 		}
 	}
 	roots, err := f.ca.roots()
@@ -96,17 +94,15 @@ func notReady(client *adminclient.Client, timeout time.Duration, err error) erro
 	var problem *adminclient.Problem
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &app.Error{
-			Err:    fmt.Errorf("the gateway at %s did not answer within %s", client, timeout),
-			Remedy: "look at the log of that gateway; it may be overloaded, or wait for its database",
-		}
+		return app.Errorf("the gateway at %s did not answer within %s", client, timeout).
+			Try("look at the log of that gateway; it may be overloaded, or wait for its database")
 	case errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable:
 		_, id, _ := strings.Cut(problem.Instance, "error:")
 		about, remedy := "; its log has the reason under ", "follow that reason; a gateway that stops or starts is not ready either"
 		if reason := problem.Why(); reason != "" {
 			about, remedy = ": "+reason+"; its log has more under ", "follow that reason; doctor on that machine tells more"
 		}
-		return &app.Error{Err: fmt.Errorf("the gateway at %s cannot claim deliveries now%s%q", client, about, id), Remedy: remedy}
+		return app.Errorf("the gateway at %s cannot claim deliveries now%s%q", client, about, id).Try(remedy)
 	}
 	return &app.Error{Err: errors.New(strings.Join(strings.Fields(err.Error()), " ")), Remedy: hintFor(err)}
 }

@@ -102,7 +102,7 @@ func (r *reconcile) show(page observe.Reconciled) {
 // run plans, and claims missing events unless planOnly is set. Without yes it asks first.
 func (r *reconcile) run(ctx context.Context, in *engine, planOnly, yes bool) (*hookonce.Reconciled, error) {
 	if !slices.ContainsFunc(in.settings.Engine.Sources, func(s hookonce.Source) bool { return s.Name == r.source }) {
-		return nil, &app.Error{Err: fmt.Errorf("source %q: %w", r.source, driver.ErrNotFound), Remedy: "hookonce sources list"}
+		return nil, app.Errorf("source %q: %w", r.source, driver.ErrNotFound).Try("hookonce sources list")
 	}
 	if planOnly || !yes {
 		plan, err := in.PlanReconcile(ctx, r.source, r.back)
@@ -163,5 +163,6 @@ func (p *program) printReconciled(source string, r *hookonce.Reconciled, plan, a
 		t.row("first missing", moment(r.FirstMissing))
 		t.row("last missing", moment(r.LastMissing))
 	}
-	return t.Flush()
+	t.Flush()
+	return nil
 }

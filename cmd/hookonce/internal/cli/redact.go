@@ -63,11 +63,11 @@ func (p *program) redactEvent(ctx context.Context, cmd *cobra.Command, api *api,
 	if redacted.Repeated {
 		done = "nothing to do: redacted before: event"
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
-	if redacted.Remains != "" && err == nil {
-		_, err = fmt.Fprintln(p.stdout, shown.Escape(redacted.Remains))
+	fmt.Fprintf(p.stdout, "%s %q of source %q\n", done, eventID, source)
+	if redacted.Remains != "" {
+		fmt.Fprintln(p.stdout, shown.Escape(redacted.Remains))
 	}
-	return err
+	return nil
 }
 
 // notRedacted turns the error of a redaction into one for the operator.
@@ -78,14 +78,14 @@ func notRedacted(ctx context.Context, client *adminclient.Client, source, eventI
 	case errors.Is(err, driver.ErrNotFound):
 		return noEvent(ctx, client, source, eventID)
 	case errors.Is(err, driver.ErrOpen):
-		return &app.Error{
-			Err:    fmt.Errorf("%s, or a message that its handler enqueued, is open: %w", event, driver.ErrOpen),
-			Remedy: "wait until all of it is done or dead: " + show,
-		}
+		return app.Errorf("%s, or a message that its handler enqueued, is open: %w", event, driver.ErrOpen).
+			Try("wait until all of it is done or dead: " + show)
 	case errors.Is(err, driver.ErrLockTimeout):
-		return &app.Error{Err: fmt.Errorf("%s is in use: %w", event, driver.ErrLockTimeout), Remedy: "run the same command again in a moment"}
+		return app.Errorf("%s is in use: %w", event, driver.ErrLockTimeout).
+			Try("run the same command again in a moment")
 	case errors.Is(err, driver.ErrCommitUnknown):
-		return &app.Error{Err: fmt.Errorf("%s may have been redacted: %w", event, err), Remedy: "run the same command again: repeating it is safe"}
+		return app.Errorf("%s may have been redacted: %w", event, err).
+			Try("run the same command again: repeating it is safe")
 	}
 	return fmt.Errorf("redacting an event: %w", err)
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net/url"
 	"slices"
@@ -111,7 +109,7 @@ func (p *program) refusedShowCommand() *cobra.Command {
 			return &page.Refused[0], nil
 		},
 		absent: func(_ context.Context, _ *adminclient.Client, args []string, err error) error {
-			return &app.Error{Err: fmt.Errorf("refused request %q: %w", args[0], err), Remedy: "hookonce refused list"}
+			return app.Errorf("refused request %q: %w", args[0], err).Try("hookonce refused list")
 		},
 	}).command(p, &cobra.Command{
 		Use:   "show ERROR_ID",
@@ -124,7 +122,7 @@ func (p *program) refusedShowCommand() *cobra.Command {
 }
 
 // printRefusedRequest prints one request for people.
-func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) error {
+func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) {
 	size := "not read"
 	if r.BodySize != nil {
 		size = say.Count(int(*r.BodySize), "byte")
@@ -145,5 +143,6 @@ func printRefusedRequest(w io.Writer, r *hookadmin.RefusedRequest) error {
 	if entry := tell.EntryOf(r.Reason); entry != "" {
 		t.row("See:", seeURL(entry))
 	}
-	return errors.Join(t.Flush(), printHeadersAndBody(w, r.Headers, r.Body, r.BodyBase64))
+	t.Flush()
+	printHeadersAndBody(w, r.Headers, r.Body, r.BodyBase64)
 }

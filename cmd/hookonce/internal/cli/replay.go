@@ -262,15 +262,15 @@ func (p *program) replayEvent(ctx context.Context, cmd *cobra.Command, api *api,
 		return writeJSON(p.stdout, replayed)
 	}
 	if replayed.Stayed {
-		_, err = fmt.Fprintf(p.stdout, "event %q of source %q stays as it is: nothing is missing\n", eventID, source)
-		return err
+		fmt.Fprintf(p.stdout, "event %q of source %q stays as it is: nothing is missing\n", eventID, source)
+		return nil
 	}
 	done := "replayed"
 	if replayed.Repeated {
 		done = "this request had already replayed"
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s event %q of source %q: %s\n", done, eventID, source, dueAfter(replayed))
-	return err
+	fmt.Fprintf(p.stdout, "%s event %q of source %q: %s\n", done, eventID, source, dueAfter(replayed))
+	return nil
 }
 
 // dueAfter lists the work that a replay made due.
@@ -292,7 +292,7 @@ func dueAfter(replayed *hookadmin.Replayed) string {
 func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, eventID, requestID string, err error) error {
 	event := fmt.Sprintf("event %q of source %q", eventID, source)
 	fail := func(remedy, format string, args ...any) error {
-		return &app.Error{Err: fmt.Errorf(format, args...), Remedy: remedy}
+		return app.Errorf(format, args...).Try(remedy)
 	}
 	switch {
 	case errors.Is(err, hookonce.ErrRequestID):
@@ -345,15 +345,10 @@ func (a *api) noRoute(ctx context.Context, source, event string) error {
 		return err
 	}
 	if !slices.ContainsFunc(page.Sources, func(s hookadmin.Source) bool { return s.Name == source }) {
-		return &app.Error{
-			Err:    fmt.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute),
-			Remedy: a.sourceRemedy(),
-		}
+		return app.Errorf("%s: %w: that source is not in the settings", event, driver.ErrNoRoute).Try(a.sourceRemedy())
 	}
-	return &app.Error{
-		Err:    fmt.Errorf("%s: %w", event, driver.ErrNoRoute),
-		Remedy: "add a route for it to the settings, reload the gateway (SIGHUP), and replay it then",
-	}
+	return app.Errorf("%s: %w", event, driver.ErrNoRoute).
+		Try("add a route for it to the settings, reload the gateway (SIGHUP), and replay it then")
 }
 
 // bulkReplayed is the shape of --json for a replay by filter.
@@ -384,7 +379,7 @@ func (p *program) replayMatching(ctx context.Context, api *api, query url.Values
 func (a *api) noDestination(ctx context.Context, cmd *cobra.Command) error {
 	to := cmd.Flags().Lookup("to").Value.String()
 	near, _ := unknownDestination(ctx, a.Client, to)
-	return &app.Error{Err: fmt.Errorf("--to %s: %w%s", to, operate.ErrUnknownDestination, near), Remedy: "hookonce destinations list"}
+	return app.Errorf("--to %s: %w%s", to, operate.ErrUnknownDestination, near).Try("hookonce destinations list")
 }
 
 // requestFault returns the error for a wrong --request-id or --to, and whether err is one.
@@ -404,7 +399,7 @@ func replayEnded(ctx context.Context, job *hookadmin.Job, resume string, err err
 	events := say.Count(job.Done+job.Skipped+job.Failed, "event")
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &app.Error{Err: fmt.Errorf("interrupted after %s, %d replayed", events, job.Done), Remedy: resume}
+		return app.Errorf("interrupted after %s, %d replayed", events, job.Done).Try(resume)
 	case err != nil:
 		return stopped(fmt.Sprintf("%s, %d replayed", events, job.Done), err, resume)
 	case job.Failed > 0:
@@ -412,7 +407,7 @@ func replayEnded(ctx context.Context, job *hookadmin.Job, resume string, err err
 		if strings.HasSuffix(job.LastError, driver.ErrModeNeeded.Error()) {
 			remedy = "add " + modesHint + ", or narrow the filters"
 		}
-		return &app.Error{Err: fmt.Errorf("not replayed: %d of %s", job.Failed, events), Remedy: remedy}
+		return app.Errorf("not replayed: %d of %s", job.Failed, events).Try(remedy)
 	}
 	return nil
 }
@@ -429,12 +424,12 @@ func (p *program) printReplayed(job *hookadmin.Job, asJSON, told bool) error {
 	if job.Discarded > 0 && !told {
 		fmt.Fprintf(p.stdout, "left out %s; for those, add --note discarded\n", say.Count(job.Discarded, "discarded event"))
 	}
-	if job.Failed == 0 {
-		return nil
+	if job.Failed > 0 {
+		t := newFacts(p.stdout, "REFUSED", "REASON")
+		t.row(say.Number(job.Failed), "the last: "+job.LastError)
+		t.Flush()
 	}
-	t := newFacts(p.stdout, "REFUSED", "REASON")
-	t.row(say.Number(job.Failed), "the last: "+job.LastError)
-	return t.Flush()
+	return p.written()
 }
 
 // stay returns "1 event stays" or "2 events stay".

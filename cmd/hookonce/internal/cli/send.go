@@ -135,10 +135,8 @@ func (p *program) send(ctx context.Context, f *sendFlags, target, eventID string
 		return fmt.Errorf("interrupted after %s", say.Count(report.Requests, "request"))
 	}
 	if report.Unexpected > 0 {
-		return &app.Error{
-			Err:    fmt.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, say.Count(report.Requests, "request")),
-			Remedy: unexpectedRemedy(results),
-		}
+		return app.Errorf("not answered %s: %d of %s", report.Expected, report.Unexpected, say.Count(report.Requests, "request")).
+			Try(unexpectedRemedy(results))
 	}
 	return nil
 }

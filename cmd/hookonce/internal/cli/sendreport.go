@@ -111,9 +111,7 @@ func (p *program) printSendReport(r *sendReport, asJSON bool) error {
 			t.row(answered(a.Status), strconv.Itoa(a.Count), orDash(a.Example))
 		}
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	t.Flush()
 	times := "no answer"
 	if l := &r.Latency; l.Max > 0 {
 		times = fmt.Sprintf("answered in %s (median), %s (p99), %s (maximum)", say.BriefSeconds(l.Median/1000), say.BriefSeconds(l.P99/1000), say.BriefSeconds(l.Max/1000))

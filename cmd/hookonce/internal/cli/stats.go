@@ -27,13 +27,14 @@ func (p *program) statsCommand() *cobra.Command {
 			case asJSON:
 				return writeJSON(p.stdout, stats)
 			}
-			return p.printStats(stats)
+			p.printStats(stats)
+			return nil
 		})
 	}
 	return cmd
 }
 
-func (p *program) printStats(s *hookadmin.Stats) error {
+func (p *program) printStats(s *hookadmin.Stats) {
 	t := newFacts(p.stdout)
 	for _, line := range []struct {
 		key, name string
@@ -56,5 +57,5 @@ func (p *program) printStats(s *hookadmin.Stats) error {
 		t.row(line.name+":", count)
 	}
 	t.row("Paused:", orDash(strings.Join(s.Paused, ", ")))
-	return t.Flush()
+	t.Flush()
 }

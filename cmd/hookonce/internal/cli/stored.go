@@ -103,10 +103,8 @@ func (p *program) readStored(ctx context.Context, s *sending, eventID string) er
 			return fmt.Errorf("reading an event: %w", err)
 		}
 		if s.stored, err = newStoredRequest(event); err != nil {
-			return &app.Error{
-				Err:    fmt.Errorf("event %q of source %q cannot be sent: %w", eventID, f.fromEvent, err),
-				Remedy: "hookonce events list --source " + word(f.fromEvent) + " shows newer ones; --sample makes one",
-			}
+			return app.Errorf("event %q of source %q cannot be sent: %w", eventID, f.fromEvent, err).
+				Try("hookonce events list --source " + word(f.fromEvent) + " shows newer ones; --sample makes one")
 		}
 		if f.provider != "" {
 			return nil

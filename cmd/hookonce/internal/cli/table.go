@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -48,8 +49,8 @@ func (t *columns) row(cells ...string) {
 // gap is the number of columns between two cells.
 const gap = 2
 
-// Flush prints the table.
-func (t *columns) Flush() error {
+// Flush prints the table. An error of w is that of output, which tells it at the end.
+func (t *columns) Flush() {
 	width, isTerminal := terminalWidth(t.w)
 	if isTerminal && !t.wraps {
 		t.dropEmpty()
@@ -65,11 +66,10 @@ func (t *columns) Flush() error {
 	case isTerminal:
 		left = t.fit(widths, width)
 	}
-	if _, err := io.WriteString(t.w, t.render(widths, width, isTerminal && coloured())); err != nil || len(left) == 0 {
-		return err
+	fmt.Fprint(t.w, t.render(widths, width, isTerminal && coloured()))
+	if len(left) > 0 {
+		fmt.Fprintln(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has every column.", width))
 	}
-	_, err := io.WriteString(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has every column.", width)+"\n")
-	return err
 }
 
 // dropEmpty removes the columns that have no value in any row.

@@ -277,10 +277,7 @@ func (k *tailKeys) showEvent(ctx context.Context, name eventName) {
 	}
 	page := &screenPage{screen: k.screen}
 	page.WriteByte('\n')
-	if err := printEvent(page, found); err != nil {
-		k.fail(err)
-		return
-	}
+	printEvent(page, found)
 	page.WriteByte('\n')
 	_, _ = k.screen.Write(page.Bytes())
 }

@@ -90,7 +90,7 @@ func (p *program) verify(f *verifyFlags) error {
 		return err
 	}
 	if !v.Valid {
-		return &app.Error{Err: errors.New("the request is not valid"), Remedy: f.remedy(reason)}
+		return app.Errorf("the request is not valid").Try(f.remedy(reason))
 	}
 	return nil
 }
@@ -192,8 +192,8 @@ func (p *program) printVerdict(v *verdict, asJSON bool) error {
 		return writeJSON(p.stdout, v)
 	}
 	if !v.Valid {
-		_, err := fmt.Fprintf(p.stdout, "not valid: %s\n", shown.Escape(v.Reason))
-		return err
+		fmt.Fprintf(p.stdout, "not valid: %s\n", shown.Escape(v.Reason))
+		return p.written()
 	}
 	fmt.Fprintln(p.stdout, "valid")
 	if len(v.Events) == 0 {
@@ -203,7 +203,8 @@ func (p *program) printVerdict(v *verdict, asJSON bool) error {
 	for _, ev := range v.Events {
 		t.row(ev.ID, orDash(ev.Type), orDash(ev.Time))
 	}
-	return t.Flush()
+	t.Flush()
+	return p.written()
 }
 
 // remedy suggests a flag that may be missing or wrong.

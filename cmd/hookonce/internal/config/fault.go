@@ -63,6 +63,8 @@ func (f Fault) text(file, kind string) string {
 type Faults struct {
 	File string // the settings file; "" if there is none
 	List []Fault
+	// Unread says that nothing of the file is known: it is missing, may not be read, or is not YAML.
+	Unread bool
 }
 
 // Error returns the faults, one per line.

@@ -174,13 +174,14 @@ func load(opts LoadOptions) (*Settings, *Faults) {
 		}
 	}
 	root := l.readFile(opts.File)
+	unread := root == nil && len(l.faults) > 0
 	settings := l.settings(root, &opts.Flags)
 	settings.File, settings.EnvFile, settings.FromEnvironment = l.file, l.envFile, l.fromEnvironment()
 	l.unknownVariables()
 	sortFaults(l.faults)
 	sortFaults(l.warnings)
 	settings.Warnings = l.warnings
-	return settings, &Faults{File: l.file, List: l.faults}
+	return settings, &Faults{File: l.file, List: l.faults, Unread: unread}
 }
 
 // readFile finds, reads and parses the settings file. It returns nil if there is none, or if
