@@ -43,7 +43,7 @@ func (r recent) justRotated() bool { return r.lastWrong >= manyWrong && r.lastWr
 // why says what happened to the deliveries of a source whose secret was rotated.
 func (r recent) why() string {
 	if r.right > 0 && r.justRotated() {
-		return fmt.Sprintf("%s of the last %s deliveries were refused with a wrong signature. Was the secret rotated?",
+		return fmt.Sprintf("%s of the last %s deliveries were refused with a wrong signature. Was the secret rotated? Or do strangers send them?",
 			say.Number(r.lastWrong), say.Number(r.lastAll))
 	}
 	if r.wrong >= r.all {
@@ -123,8 +123,12 @@ func (h *handling) warningsOfLately(r *http.Request, sources []Source) []warning
 	var refused, right int64
 	for name, of := range recent {
 		right += of.right
-		if known := slices.ContainsFunc(sources, func(s Source) bool { return s.Name == name }); !known || !of.rotated() {
+		known := slices.ContainsFunc(sources, func(s Source) bool { return s.Name == name })
+		rotated := known && of.rotated()
+		if !rotated || of.right > 0 { // or strangers send them
 			refused += of.refused
+		}
+		if !rotated {
 			continue
 		}
 		all = append(all, warning{

@@ -1557,14 +1557,14 @@ BEGIN
 				FOR UPDATE SKIP LOCKED
 			) m
 		), held_place AS MATERIALIZED (
-			SELECT i.key, o.message_id, o.place -- in lines
+			SELECT i.key, o.message_id -- in lines
 			FROM (
 				SELECT h.key, {schema}.place_of(h.key) AS id FROM held_state h
 				UNION ALL
 				SELECT h.key, h.id FROM held_message h
 			) i
 			CROSS JOIN LATERAL (
-				SELECT o.message_id, o.ctid AS place FROM {schema}.ordered_message o WHERE o.message_id = i.id
+				SELECT o.message_id FROM {schema}.ordered_message o WHERE o.message_id = i.id
 				FOR UPDATE SKIP LOCKED
 			) o
 		), held_body AS MATERIALIZED (
@@ -1607,7 +1607,7 @@ BEGIN
 			DELETE FROM {schema}.event_attempt a USING victim v WHERE a.key = v.key
 		), places_in_lines AS (
 			DELETE FROM {schema}.ordered_message o USING held_place h
-			WHERE o.ctid = h.place AND (h.key IN (SELECT key FROM victim)) IS TRUE
+			WHERE o.message_id = h.message_id AND (h.key IN (SELECT key FROM victim)) IS TRUE
 		), messages AS (
 			DELETE FROM {schema}.message m USING victim_message v WHERE m.ctid = v.place
 		), states AS (
@@ -2531,8 +2531,8 @@ BEGIN
 		RETURN QUERY SELECT * FROM {schema}.take_due(take.source, take.n, patterns, moment, NULL);
 		RETURN;
 	EXCEPTION WHEN QUERY_CANCELED OR ASSERT_FAILURE OR OTHERS THEN
-		-- Unless the server is in trouble or gave up in favor of another transaction, one of the rows is at fault. What a
-		-- trigger raises is no trouble of the server, whatever its code says.
+		-- Unless the server is in trouble or gave up in favor of another transaction, one of the rows is at fault. An
+		-- error of a trigger is no trouble of the server, with any code.
 		GET STACKED DIAGNOSTICS stack = PG_EXCEPTION_CONTEXT;
 		IF SQLSTATE ~ trouble AND stack !~ raised THEN
 			RAISE;

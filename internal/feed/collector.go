@@ -73,7 +73,7 @@ func NewCollector(store Writer, log *slog.Logger, gateway string) *Collector {
 // Holds reports whether Add keeps rows. A caller that asks first saves making a row.
 func (c *Collector) Holds() bool { return c.watched.Load() || c.running.Load() && !c.full.Load() }
 
-// Miss counts a row that was not made, because Holds says no, if a viewer who comes must know of it.
+// Miss counts a row that was not made, because Holds says no, if a new viewer must know of it.
 func (c *Collector) Miss() {
 	if c.full.Load() {
 		c.missed.Add(1)
@@ -261,7 +261,7 @@ func (c *Collector) restore(rows []Row, routine int, drop bool) {
 	c.rows, c.routine, c.equal = append(rows, c.rows...), routine+c.routine, nil
 }
 
-// Begin tells of a viewer of this process, who came at that time and whom the store knows by now. It has no
+// Begin tells of a viewer of this process, which began at that time and is known to the store. It has no
 // effect without Run.
 func (c *Collector) Begin(came time.Time) {
 	if !c.running.Load() || c.watched.Load() {

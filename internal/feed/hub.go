@@ -53,7 +53,7 @@ type Hub struct {
 	log     *slog.Logger
 	encode  func(*Row) []byte
 	clients func(n int)
-	// Began, unless nil, is called when the store knows of a first viewer, who came at that time. Set it before the first Join.
+	// Began, unless nil, is called when the store knows of a first viewer and its time. Set it before the first Join.
 	Began func(came time.Time)
 
 	mu  sync.Mutex

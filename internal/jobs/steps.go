@@ -235,11 +235,11 @@ func (t *task) halves(ctx context.Context, s *driver.JobStep, letters []driver.D
 const maxRefused = 20
 
 // judge counts refused letters in s if another letter can be changed: one of the same step, or one of those behind it. The
-// error says that the reason may concern all; then the job tries again later. A letter behind which there is none is counted.
+// error says that the reason may concern all; then the job tries again later. The last letter is counted.
 func (t *task) judge(ctx context.Context, p place, cursor string, s *driver.JobStep, refused *refusedLetters) error {
 	behind := &refusedLetters{others: refused.others || len(refused.letters) == 0}
 	next, more := p.next(cursor, parts(&t.sel))
-	for looked := 0; more && !behind.others && looked < maxRefused; {
+	for looked := 0; more && !behind.others && looked < maxRefused; looked++ { // a page counts, too
 		page, err := t.page(ctx, next, maxRefused)
 		if err != nil {
 			return err

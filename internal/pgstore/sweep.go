@@ -250,11 +250,15 @@ func (s *Store) sweep(ctx context.Context, p *driver.SweepRunsParams, run *suspe
 		if err != nil {
 			return err
 		}
-		places := make([]string, len(run.keys))
-		for i, key := range run.keys {
-			places[i] = driver.EventPlace(driver.Key(key))
-		}
-		return s.settle(ctx, conn, places, p.Now)
+		// Where the database refuses to let a line go on, the sweep of lines tries again.
+		_, err = s.loseEach(ctx, conn, run.keys, func(keys [][]byte) ([]driver.LostRun, error) {
+			places := make([]string, len(keys))
+			for i, key := range keys {
+				places[i] = driver.EventPlace(driver.Key(key))
+			}
+			return nil, s.settle(ctx, conn, places, p.Now)
+		})
+		return err
 	})
 	switch {
 	case errors.Is(err, errNotLost):
@@ -291,7 +295,7 @@ func (s *Store) lose(ctx context.Context, conn Conn, p *driver.SweepRunsParams, 
 	return s.loseEach(ctx, conn, run.keys, record)
 }
 
-// loseEach records the events of an interrupted run. If the database refuses the row of one, that one stays as it was, and
+// loseEach records something about the events of an interrupted run. If the database refuses the row of one, that one stays as it was, and
 // the others are free.
 func (s *Store) loseEach(ctx context.Context, conn Conn, keys [][]byte, record func(keys [][]byte) ([]driver.LostRun, error)) ([]driver.LostRun, error) {
 	if err := conn.Script(ctx, "SAVEPOINT "+savepoint); err != nil {

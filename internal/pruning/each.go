@@ -8,14 +8,17 @@ import (
 )
 
 // Each takes the steps of a pass one after the other, and returns the first error. A step that fails stops no other, unless
-// the turn, the time or the connection is lost.
+// the time is over. It returns at once if the turn is lost, or if the outcome of a commit is unknown.
 func Each(ctx context.Context, steps ...func(context.Context) error) (first error) {
 	for _, step := range steps {
 		err := step(ctx)
+		if errors.Is(err, driver.ErrTurnLost) || errors.Is(err, driver.ErrCommitUnknown) {
+			return err
+		}
 		if first == nil {
 			first = err
 		}
-		if ctx.Err() != nil || errors.Is(err, driver.ErrTurnLost) || errors.Is(err, driver.ErrCommitUnknown) {
+		if ctx.Err() != nil {
 			break
 		}
 	}

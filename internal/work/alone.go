@@ -19,18 +19,15 @@ const (
 )
 
 // workAlone runs events one by one, each in its own transaction. It may leave some of them; these
-// are taken again as any other event. inBudget says that the caller has room in the budget.
-func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, ready *prepared, inBudget bool) {
-	missed, run := 0, w.runAlone
-	if inBudget {
-		run = w.runUntilEnded
-	}
+// are taken again as any other event.
+func (w *Workers[T]) workAlone(ctx, workCtx context.Context, events []driver.TakenEvent, ready *prepared) {
+	missed := 0
 	for i := range events {
 		if ctx.Err() != nil || missed == maxMissed {
 			return
 		}
 		missed++
-		if run(ctx, workCtx, &events[i], ready, false) {
+		if w.runAlone(ctx, workCtx, &events[i], ready, false) {
 			missed = 0
 		}
 	}

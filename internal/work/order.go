@@ -62,28 +62,41 @@ func (w *Workers[T]) admit(ctx context.Context, src *Source, reserved []driver.T
 	return left, nil
 }
 
-// askStore admits events. If single rows are at fault, it tries halves.
+// askStore admits events. If single rows are at fault, it tries halves. If another session keeps a line locked, the source rests,
+// and its events then go one by one.
 func (w *Workers[T]) askStore(ctx context.Context, events []*Event, messages []driver.OrderedMessage) ([]driver.Admission, error) {
 	admitted, err := w.db.Admit(ctx, &driver.AdmitParams{Messages: messages})
 	half := len(messages) / 2
 	switch {
 	case !driver.FaultOfRows(err):
 		return admitted, err
+	case half > 0 && errors.Is(err, driver.ErrLockTimeout):
+		w.troubles.refuse(takenOf(events))
+		return nil, err
 	case half > 0:
 		first, err := w.askStore(ctx, events[:half], messages[:half])
 		if err != nil {
 			return nil, err
 		}
 		second, err := w.askStore(ctx, events[half:], messages[half:])
-		return append(first, second...), err
+		if err != nil { // they are due again after their reservation; the first ones run
+			about(w.log, takenOf(events[half:])).Warn("events could not be admitted; they are tried again", slog.Any("error", err))
+			second = slices.Repeat([]driver.Admission{{Verdict: driver.Parked}}, len(messages)-half)
+		}
+		return append(first, second...), nil
 	}
 	w.notAdmitted(ctx, events[0], err)
 	return []driver.Admission{{Verdict: driver.Parked}}, nil
 }
 
 // notAdmitted deals with an event that the database refuses to admit, as with one whose outcome it refuses: the event rests with
-// its source, and fails once it is known to be the reason.
+// its source, and fails once it is known to be the reason. It is not, if another session was in the way. The sweep of lines lets
+// a line go on behind an event that is dead.
 func (w *Workers[T]) notAdmitted(ctx context.Context, ev *Event, err error) {
+	if errors.Is(err, driver.ErrLockTimeout) || errors.Is(err, driver.ErrSerialization) {
+		about(w.log, takenOf([]*Event{ev})).Warn("the line of an event was locked; it is tried again", slog.Any("error", err))
+		return // it is due again after its reservation
+	}
 	rest, isFault := w.troubles.refuse([]driver.TakenEvent{ev.TakenEvent})
 	result := driver.WorkResult{Key: ev.Key, Outcome: driver.WorkPostponed, RetryIn: rest}
 	if isFault {
@@ -100,6 +113,15 @@ func (w *Workers[T]) notAdmitted(ctx context.Context, ev *Event, err error) {
 	}
 	about(w.log, []driver.TakenEvent{ev.TakenEvent}).Warn("the order of an event could not be kept; it is tried again",
 		slog.Any("error", err), slog.Duration("rest", rest))
+}
+
+// takenOf returns events as the store returned them.
+func takenOf(events []*Event) []driver.TakenEvent {
+	taken := make([]driver.TakenEvent, len(events))
+	for i, ev := range events {
+		taken[i] = ev.TakenEvent
+	}
+	return taken
 }
 
 // skipPassed records that a higher version of the event's object was applied.

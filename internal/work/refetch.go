@@ -28,13 +28,6 @@ func (w *Workers[T]) stepReserved(ctx, workCtx context.Context, src *Source, one
 	if oneByOne {
 		limit = 1
 	}
-	inBudget := src.Refetch == nil
-	if inBudget { // a wait for other handlers would use up the short reservation
-		if !w.budget.acquire(ctx, false) {
-			return false, nil
-		}
-		defer w.budget.release(false)
-	}
 	found, err := w.reserve(ctx, src.Name, limit, duration, driver.NoSuspects)
 	if err != nil || len(found) == 0 {
 		return false, err
@@ -61,13 +54,13 @@ func (w *Workers[T]) stepReserved(ctx, workCtx context.Context, src *Source, one
 		}
 	}
 	if len(fresh) > 0 {
-		failed, err := w.runReserved(ctx, workCtx, fresh, ready, inBudget)
+		failed, err := w.runReserved(ctx, workCtx, fresh, ready)
 		if err != nil {
 			return false, err
 		}
 		alone = append(alone, failed...)
 	}
-	w.workAlone(ctx, workCtx, alone, ready, inBudget)
+	w.workAlone(ctx, workCtx, alone, ready)
 	return mayHaveMore(found, limit), nil
 }
 
@@ -81,14 +74,12 @@ func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, dura
 }
 
 // runReserved runs reserved events, in one run. It leaves those that were due again before it could
-// take them, and that another worker has reserved or run since. inBudget says that the caller has room in the budget.
-func (w *Workers[T]) runReserved(ctx, workCtx context.Context, reserved []driver.TakenEvent, ready *prepared, inBudget bool) ([]driver.TakenEvent, error) {
-	if !inBudget {
-		if !w.budget.acquire(ctx, false) {
-			return nil, nil
-		}
-		defer w.budget.release(false)
+// take them, and that another worker has reserved or run since.
+func (w *Workers[T]) runReserved(ctx, workCtx context.Context, reserved []driver.TakenEvent, ready *prepared) ([]driver.TakenEvent, error) {
+	if !w.budget.acquire(ctx, false) {
+		return nil, nil
 	}
+	defer w.budget.release(false)
 	keys, seen := make([]driver.Key, len(reserved)), make(map[driver.Key]*driver.TakenEvent)
 	for i := range reserved {
 		keys[i] = reserved[i].Key

@@ -280,7 +280,7 @@ func (w *Workers[T]) step(ctx, workCtx context.Context, t task) (more bool, err 
 	if len(taken) == 0 {
 		return false, err
 	}
-	w.workAlone(ctx, workCtx, again, &prepared{}, false)
+	w.workAlone(ctx, workCtx, again, &prepared{})
 	return more || mayHaveMore(taken, p.Limit), nil
 }
 

@@ -11,74 +11,18 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hooksql"
-	"github.com/hookonce/hookonce/internal/test/dbtest"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
-
-// orderWorkerFreezes lets the worker of TestOrderUnderKills stop before its first commit of an outcome.
-const orderWorkerFreezes = "HOOKONCE_ORDER_WORKER_FREEZES"
-
-// freezer stops this process once it has let lines go on, and before that is committed.
-type freezer struct{}
-
-func (freezer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, "settle_") {
-		return context.WithValue(ctx, freezer{}, true)
-	}
-	return ctx
-}
-
-func (freezer) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryEndData) {
-	if ctx.Value(freezer{}) != nil {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	}
-}
-
-// TestFrozenBeforeItsCommit stops the process of a handler while it holds the line of its object. Other objects wait for seconds,
-// although their events are looked at together with one of that line, and the line goes on.
-func TestFrozenBeforeItsCommit(t *testing.T) {
-	t.Parallel()
-	dsn, schema := dbtest.Ready(t)
-	pool, db, in := orderedInbox(t, dsn, schema, nil)
-	deliver(in, versioned("x", "1"))
-	frozen := startOrderWorker(t, dsn, schema, orderWorkerFreezes+"=1")
-	var status syscall.WaitStatus
-	for !status.Stopped() {
-		if _, err := syscall.Wait4(frozen.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil && !errors.Is(err, syscall.EINTR) {
-			t.Fatal(err)
-		}
-	}
-	for _, id := range [][2]string{{"x", "2"}, {"y", "1"}, {"z", "1"}} {
-		deliver(in, versioned(id[0], id[1]))
-	}
-	began := time.Now()
-	startOrderWorker(t, dsn, schema)
-	done := func(ids ...string) {
-		for _, id := range ids {
-			eventually.True(t, id+" is done", func() bool { return eventState(t, db, id).State == driver.StateDone })
-		}
-	}
-	done("y-1", "z-1")
-	if waited := time.Since(began); waited > 30*time.Second {
-		t.Errorf("other objects waited for %s", waited)
-	}
-	done("x-1", "x-2")
-	checkApplied(t, pool, schema, 4)
-}
 
 // killedOnSQLite is the file of the worker of TestOrderUnderKillsOnSQLite.
 const killedOnSQLite = "HOOKONCE_ORDER_WORKER_FILE"

@@ -1,20 +1,16 @@
 package inbox_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
-	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The server refuses the admission of one event of many. The others are done. The one event has failed attempts and is dead in
@@ -78,69 +74,4 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
-}
-
-// watched has room for one transaction of a handler. It counts looks for due events, and notes the reserved ones.
-type watched struct {
-	driver.Driver[pgx.Tx]
-	looks    atomic.Int64
-	mu       sync.Mutex
-	reserved []string
-}
-
-func (w *watched) WorkLimits() driver.WorkLimits {
-	limits := w.Driver.WorkLimits()
-	limits.MaxTransactions = 1
-	return limits
-}
-
-func (w *watched) DueSources(ctx context.Context, sources []string) ([]driver.DueSource, error) {
-	w.looks.Add(1)
-	return w.Driver.DueSources(ctx, sources)
-}
-
-func (w *watched) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	events, err := w.Driver.Reserve(ctx, p)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range events {
-		w.reserved = append(w.reserved, events[i].EventID)
-	}
-	return events, err
-}
-
-func (w *watched) hasReserved(id string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Contains(w.reserved, id)
-}
-
-// An event is reserved for seconds. A worker does not reserve it and then wait for the end of another handler, because the
-// reservation would run out, time and again.
-func TestReservedInTime(t *testing.T) {
-	t.Parallel()
-	l := onPGX(t)
-	db := &watched{Driver: l.db}
-	l.db = db
-	gate, began := make(chan struct{}), make(chan struct{})
-	mux := &hookonce.Mux[pgx.Tx]{}
-	hookonce.Handle(mux, "gh", "*", func(ctx context.Context, tx pgx.Tx, ev *hookonce.Event) error {
-		if ev.ID == "x-1" {
-			close(began)
-			<-gate
-		}
-		return l.insert(ctx, tx, ev.ID)
-	}, byVersion)
-	in := inbox(t, l, mux, func(c *hookonce.Config) { c.Workers = 2 })
-	run(t, in)
-	deliver(in, versioned("x", "1"))
-	eventually.Receive(t, "the handler has begun", began)
-	deliver(in, versioned("y", "1"))
-	looks := db.looks.Load()
-	eventually.True(t, "the workers have looked again", func() bool { return db.looks.Load() > looks+3 })
-	if db.hasReserved("y-1") {
-		t.Error("the event is reserved while its worker waits")
-	}
-	close(gate)
-	wantDone(t, l, "x-1", "y-1")
 }

@@ -253,9 +253,6 @@ func orderedInbox(t *testing.T, dsn, schema string, h hookonce.HandlerFunc[pgx.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	if os.Getenv(orderWorkerFreezes) != "" {
-		config.ConnConfig.Tracer = freezer{}
-	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -292,9 +289,9 @@ func orderedInbox(t *testing.T, dsn, schema string, h hookonce.HandlerFunc[pgx.T
 	return pool, db, in
 }
 
-func startOrderWorker(t *testing.T, dsn, schema string, more ...string) *exec.Cmd {
+func startOrderWorker(t *testing.T, dsn, schema string) *exec.Cmd {
 	t.Helper()
-	return startWorker(t, "TestOrderUnderKills", append(more, orderWorkerDSN+"="+dsn, orderWorkerSchema+"="+schema)...)
+	return startWorker(t, "TestOrderUnderKills", orderWorkerDSN+"="+dsn, orderWorkerSchema+"="+schema)
 }
 
 // startWorker starts this program again, for a test that works in another process.

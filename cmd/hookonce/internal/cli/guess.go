@@ -123,8 +123,8 @@ func (p *program) nameGateway(ctx context.Context, client *adminclient.Client, s
 			words = append(words, shown.Escape(word))
 		}
 	}
-	_, err = fmt.Fprintln(p.stderr, "Gateway: "+strings.Join(words, " · "))
-	return err
+	_, _ = fmt.Fprintln(p.stderr, "Gateway: "+strings.Join(words, " · ")) // a closed stderr is no reason to stop
+	return nil
 }
 
 // nothingHere is the error of a command that finds neither a gateway nor a database.
