@@ -70,6 +70,16 @@ func TestLeasePastRefusals(t *testing.T) {
 	}
 }
 
+// claimForSQL claims n events, evt_0 and so on, of the source shop for SQL consumers.
+func (w *world) claimForSQL(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		c := newQueued(fmt.Sprint("evt_", i))
+		c.Source, c.Key = "shop", driver.EventKey("shop", c.EventID)
+		w.mustClaim(t, true, c)
+	}
+}
+
 // TestTakePastRefusals has a trigger that refuses to mark two events of SQL consumers done. take leaves these two out.
 func TestTakePastRefusals(t *testing.T) {
 	t.Parallel()
@@ -77,11 +87,7 @@ func TestTakePastRefusals(t *testing.T) {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			w := open(t, nil)
-			for i := range 6 {
-				c := newQueued(fmt.Sprint("evt_", i))
-				c.Source, c.Key = "shop", driver.EventKey("shop", c.EventID)
-				w.mustClaim(t, true, c)
-			}
+			w.claimForSQL(t, 6)
 			refusal := `RAISE EXCEPTION 'not this one' USING ERRCODE = '` + code + `'`
 			if code == "ASSERT" {
 				refusal = `ASSERT false, 'not this one'`
@@ -99,11 +105,7 @@ func TestTakePastRefusals(t *testing.T) {
 func TestTakeIsCancelled(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
-	for i := range 3 {
-		c := newQueued(fmt.Sprint("evt_", i))
-		c.Source, c.Key = "shop", driver.EventKey("shop", c.EventID)
-		w.mustClaim(t, true, c)
-	}
+	w.claimForSQL(t, 3)
 	w.exec(t, `CREATE FUNCTION {schema}.slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(600); RETURN NEW; END $$;
 		CREATE TRIGGER slow BEFORE UPDATE ON {schema}.event_state FOR EACH ROW WHEN (NEW.state = 2) EXECUTE FUNCTION {schema}.slow()`)
 	tx := w.session(t)

@@ -85,7 +85,7 @@ func (m *machine) install(t *testing.T, file string) string {
 	return m.must(t, "dpkg -i /tmp/"+filepath.Base(file))
 }
 
-// followPage installs a package by the commands of docs/deploying.md, and returns what they print. There is no editor.
+// followPage installs a package by the commands of docs/deploying.md, and returns their output. It leaves out the editor.
 func (m *machine) followPage(t *testing.T, file, version string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/deploying.md")

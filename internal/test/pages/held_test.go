@@ -132,7 +132,7 @@ func streamed(t *testing.T, w *world, text string) {
 	}
 }
 
-// emptied ends the servers, and removes what they have written.
+// emptied ends the servers, and removes their files.
 func emptied(t *testing.T, w *world) {
 	t.Helper()
 	w.stopAll(t)
