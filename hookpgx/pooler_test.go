@@ -146,7 +146,7 @@ func poolerWork(t *testing.T) {
 		Interrupt: func(t *testing.T, d driver.Driver[pgx.Tx], run driver.Run[pgx.Tx]) {
 			pid := hookpgx.ServerPID(run)
 			w := worldOf(d)
-			w.exec(t, "SELECT pg_terminate_backend($1)", pid)
+			w.exec(t, "SELECT pg_terminate_backend($1::integer)", pid)
 			w.awaitEnd(t, pid)
 			hookpgx.GiveBack(t.Context(), run)
 		},

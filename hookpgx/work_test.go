@@ -118,7 +118,7 @@ func (w *world) kill(t testing.TB, run driver.Run[pgx.Tx]) {
 	t.Helper()
 	pid := run.Tx().Conn().PgConn().PID()
 	w.broken.Store(true)
-	w.exec(t, "SELECT pg_terminate_backend($1)", pid)
+	w.exec(t, "SELECT pg_catalog.pg_terminate_backend($1::integer)", pid)
 	w.awaitEnd(t, pid)
 }
 
