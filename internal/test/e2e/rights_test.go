@@ -14,7 +14,11 @@ import (
 // psql runs a script as the owner of the database.
 func (d *database) psql(t testing.TB, script string) {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(dbtest.Programs(t), "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", d.url)
+	program := filepath.Join(dbtest.Programs(t), "psql")
+	if _, err := exec.LookPath(program); err != nil {
+		program = "psql" // some packages of a server have no client; that of the PATH serves
+	}
+	cmd := exec.Command(program, "-X", "-q", "-v", "ON_ERROR_STOP=1", d.url)
 	cmd.Stdin = strings.NewReader(script)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("psql: %v\n%s", err, out)
