@@ -24,4 +24,6 @@ type Replication struct {
 	Synchronous int    // those that are synchronous now; 0 if that is hidden
 	Hidden      bool   // the role may not see which standbys are synchronous
 	UnusedSlots int    // physical replication slots without a reader: standbys that are missing have such
+	Platform    string // the managed server that it is, such as Aurora; "" if it is none that is known
+	Storage     string // how the platform's storage keeps commits without a standby; "" if it does not
 }

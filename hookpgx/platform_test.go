@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/platform"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -21,7 +23,15 @@ func TestRefusedFunctions(t *testing.T) {
 	if newer := "pg_logical_emit_message(boolean, text, text, boolean)"; w.has(t, newer) {
 		emit = newer
 	}
-	server.RefuseFunctions(t, "pg_current_wal_flush_lsn()", "pg_current_wal_insert_lsn()", "pg_control_system()", emit)
+	logHidden := func() {
+		t.Helper()
+		if skipped, err := prove(t, w.Store); err != nil || len(skipped) != 1 || !strings.Contains(skipped[0], "log") {
+			t.Errorf("Prove: got %q and the error %v, want that the log is hidden", skipped, err)
+		}
+	}
+	server.RefuseFunctions(t, "pg_current_wal_flush_lsn()")
+	logHidden()
+	server.RefuseFunctions(t, "pg_current_wal_insert_lsn()", "pg_control_system()", emit)
 	w.wantDuplicatesFlushed(t, "_hidden")
 	if n := w.number(t, "SELECT count(*) FROM {schema}.log_mark"); n != 0 {
 		t.Errorf("log_mark keeps %d rows", n)
@@ -32,9 +42,7 @@ func TestRefusedFunctions(t *testing.T) {
 		t.Errorf("Finish: %v", err)
 	}
 	w.wantEvent(t, "of a handler", driver.StateDone, 1)
-	if skipped, err := prove(t, w.Store); err != nil || len(skipped) != 1 || !strings.Contains(skipped[0], "log") {
-		t.Errorf("Prove: got %q and the error %v, want that the log is hidden", skipped, err)
-	}
+	logHidden()
 }
 
 // has reports whether the server has a function.
@@ -74,6 +82,11 @@ func TestPlatforms(t *testing.T) {
 			version, "",
 			map[string]string{"fsync": "", "full_page_writes": "Aurora"},
 		},
+		"a function of another schema": {
+			[]string{"full_page_writes=off", "rds.extensions=a"},
+			"CREATE FUNCTION public.aurora_version() RETURNS text LANGUAGE sql AS 'SELECT ''16.4.0'''", "",
+			map[string]string{"full_page_writes": ""},
+		},
 		"one fact of Aurora": {[]string{"full_page_writes=off"}, version, "", map[string]string{"full_page_writes": ""}},
 		"Amazon RDS":         {[]string{"full_page_writes=off", "rds.extensions=a"}, "", "", map[string]string{"full_page_writes": ""}},
 	} {
@@ -112,5 +125,38 @@ func TestPlatforms(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPlatformNames has the settings by which managed servers are told apart.
+func TestPlatformNames(t *testing.T) {
+	t.Parallel()
+	w := warm(t)
+	for _, c := range []struct{ setting, name string }{
+		{"rds.extensions", "Amazon RDS"},
+		{"rds.logical_replication", "Amazon RDS"},
+		{"cloudsql.iam_authentication", "Cloud SQL"},
+		{"cloudsql.logical_decoding", "Cloud SQL"},
+		{"azure.extensions", "Azure"},
+		{"azure.accepted_password_auth_method", "Azure"},
+		{"alloydb.iam_authentication", "AlloyDB"},
+		{"alloydb.logical_decoding", "AlloyDB"},
+	} {
+		config := w.pool.Config().ConnConfig
+		config.RuntimeParams[c.setting] = "on"
+		conn, err := pgx.ConnectConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var name, storage string
+		if err := conn.QueryRow(t.Context(), platform.NameSQL).Scan(&name, &storage); err != nil || name != c.name {
+			t.Errorf("%s: got the platform %q and the error %v, want %q", c.setting, name, err, c.name)
+		}
+		if err := conn.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if r, err := w.Replication(t.Context()); err != nil || r.Platform != "" {
+		t.Errorf("Replication: got the platform %q and the error %v, want none", r.Platform, err)
 	}
 }

@@ -75,14 +75,16 @@ SELECT current_setting('synchronous_standby_names'),
 	(SELECT count(*) FROM pg_stat_replication)::int,
 	(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND sync_state IN ('sync', 'quorum'))::int,
 	NOT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'),
-	(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active)::int`
+	(SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT temporary AND NOT active)::int,
+	coalesce(platform.name, ''), coalesce(platform.reason, '')
+FROM (SELECT) AS always LEFT JOIN (` + platform.NameSQL + `) AS platform ON true`
 
 // Replication implements [driver.Replicated].
 func (s *Store) Replication(ctx context.Context) (*driver.Replication, error) {
 	var r driver.Replication
 	const op = "looking at the standbys"
 	err := read(ctx, s.pools.Receive, op, func(rows Rows) error {
-		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden, &r.UnusedSlots)
+		return rows.Scan(&r.Names, &r.Level, &r.Standbys, &r.Synchronous, &r.Hidden, &r.UnusedSlots, &r.Platform, &r.Storage)
 	}, replicationSQL)
 	if hidden(s.pools.Receive, err) {
 		err = fmt.Errorf("%s: %w: %w", op, driver.ErrHidden, err)

@@ -358,11 +358,15 @@ func (p *proof) status(ctx context.Context, xid int64, want string) error {
 	return nil
 }
 
-// logEnd returns the end of the server's log, "" if the server does not show it. The second session asks, and stays usable.
+// logEnd returns the end of the server's log, "" if the server does not show it, or not how far it is on the disk. The
+// second session asks, and stays usable.
 func (p *proof) logEnd(ctx context.Context) (log string, err error) {
 	err = p.second.Script(ctx, "SAVEPOINT proof")
 	if err == nil {
 		err = scan(ctx, p.second, func(r Rows) error { return r.Scan(&log) }, proofLogSQL)
+	}
+	if err == nil {
+		err = scan(ctx, p.second, noRows, proofFlushedSQL, log)
 	}
 	if hidden(p.store.pools.Admin, err) {
 		log, err = "", p.second.Script(ctx, proofUnboundSQL)

@@ -246,7 +246,7 @@ func (d *doctor) checkDurability(ctx context.Context, store driver.Store) Check 
 		return failed("durability", err)
 	}
 	if path, isSQLite := d.settings.SQLitePath(); isSQLite {
-		found, err := fileSystemOf(filepath.Dir(path))
+		found, err := fileSystemOf(filepath.Dir(realPath(path)))
 		if err != nil {
 			return failed("durability", err)
 		}

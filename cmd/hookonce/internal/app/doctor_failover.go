@@ -37,7 +37,12 @@ func judgeFailover(r *driver.Replication) Check {
 	if r.UnusedSlots > 0 {
 		standbys += fmt.Sprintf("; replication slots that nobody reads: %d", r.UnusedSlots)
 	}
+	if r.Platform != "" {
+		seen("the server is of %s", r.Platform)
+	}
 	switch {
+	case r.Names == "" && r.Standbys == 0 && r.Storage != "":
+		seen("no standby is connected, and none is needed: %s", r.Storage)
 	// Patroni empties synchronous_standby_names when the last standby is gone, unless its mode is strict. Only the slot
 	// then tells this server from one that never had a standby.
 	case r.Names == "" && r.Standbys == 0 && r.UnusedSlots > 0:

@@ -51,6 +51,8 @@ func TestJudgeFailover(t *testing.T) {
 		text  string
 	}{
 		{driver.Replication{Level: "on"}, StatusOK, "a single server"},
+		{driver.Replication{Level: "on", Platform: "Aurora", Storage: "its storage takes the log"}, StatusOK, "none is needed: its storage takes the log"},
+		{driver.Replication{Level: "on", Platform: "Cloud SQL"}, StatusOK, "of Cloud SQL"},
 		{driver.Replication{Level: "on", UnusedSlots: 1}, StatusWarning, "a failover now may lose them"},
 		{driver.Replication{Level: "on", Names: "db2", Standbys: 1, Synchronous: 1, UnusedSlots: 1}, StatusOK, "slots that nobody reads: 1"},
 		{driver.Replication{Level: "on", Standbys: 1}, StatusWarning, "loses the events that were acknowledged last"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/hookonce/hookonce/internal/runbook"
 )
@@ -46,10 +45,7 @@ func (d *doctor) checkGateway(ctx context.Context) {
 	path, isSQLite := d.settings.SQLitePath()
 	c := skipped(name, "any number of gateways may share a PostgreSQL database; none of this user runs on this machine")
 	if isSQLite {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
-		}
-		who, serves, err := whoServes(path)
+		who, serves, err := whoServes(realPath(path))
 		switch {
 		case err != nil:
 			c = failed(name, err)

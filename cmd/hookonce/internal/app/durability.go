@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,10 +68,25 @@ func weaknessRemedy(refused []driver.Weakness) string {
 	return fmt.Sprintf("change it, or allow the loss by name in the settings: allow_unsafe: [%s]", strings.Join(names, ", "))
 }
 
+// realPath follows the links of a path, as SQLite does, also to a file that is not there yet.
+func realPath(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real
+	}
+	if target, linkErr := os.Readlink(path); linkErr == nil && errors.Is(err, fs.ErrNotExist) {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		return realPath(target)
+	}
+	return path
+}
+
 // checkFileSystem refuses a file system in memory, and one that other machines may share. SQLite's write-ahead log
 // needs memory shared by all processes, so two machines would corrupt the file.
 func checkFileSystem(path string, allowed []string) error {
-	found, err := fileSystemOf(filepath.Dir(path))
+	found, err := fileSystemOf(filepath.Dir(realPath(path)))
 	if err != nil {
 		return err
 	}
@@ -104,7 +120,7 @@ func inLayer(c Check, found fileSystem) Check {
 // largeLog tells that the write-ahead log of a SQLite file is too large, and what to do; "" if it is not.
 func largeLog(path string) (text, remedy string) {
 	const most = 1e9
-	log, err := os.Stat(path + "-wal")
+	log, err := os.Stat(realPath(path) + "-wal")
 	if err != nil || log.Size() <= most {
 		return "", ""
 	}

@@ -51,9 +51,22 @@ func inFolder(t *testing.T, folder string) string {
 func TestDatabaseInMemory(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"tmpfs", "ramfs"} {
-		text := inFolder(t, mount(t, kind))
+		folder := mount(t, kind)
+		text := inFolder(t, folder)
 		_, err := OpenStore(t.Context(), settings(t, text))
 		wantHint(t, err, "hookonce.db is in memory ("+kind+")", "allow_unsafe: [volatile_filesystem]")
+		for file, kept := range map[string]bool{"hookonce.db": true, "new.db": false} {
+			link := filepath.Join(t.TempDir(), "linked.db")
+			if err := os.Symlink(filepath.Join(folder, file), link); err != nil {
+				t.Fatal(err)
+			}
+			create := OpenStore
+			if !kept {
+				create = CreateStore
+			}
+			_, err := create(t.Context(), settings(t, "database: sqlite:"+link+"\n"))
+			wantHint(t, err, "linked.db is in memory ("+kind+")", "allow_unsafe: [volatile_filesystem]")
+		}
 		_, checks := statuses(t, settings(t, text+"allow_unsafe: [volatile_filesystem]"))
 		seen := strings.Join(check(t, checks, "durability").Seen, "\n")
 		if got := check(t, checks, "durability"); got.Status != StatusWarning || !strings.Contains(seen, "do not survive a restart") {
