@@ -55,8 +55,12 @@ func (b *build) all() error {
 	if err != nil {
 		return err
 	}
+	compiler, err := output(b.ctx, b.source, nil, "go", "env", "GOVERSION")
+	if err != nil {
+		return err
+	}
 	script = []byte(strings.NewReplacer("@VERSION@", b.version, "@KEY@", b.key).Replace(string(script)))
-	return errors.Join(b.write("install.sh", script), b.write("NOTES.md", []byte(b.notes)))
+	return errors.Join(b.write("install.sh", script), b.write("NOTES.md", []byte(b.notes+"\nBuilt with "+compiler+": `.ci/release` of this tag makes the same bytes with it.\n")))
 }
 
 func (b *build) write(name string, data []byte) error {

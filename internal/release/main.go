@@ -152,7 +152,7 @@ func (r *release) describe(ctx context.Context) error {
 	if r.snapshot {
 		return nil
 	}
-	if err := frozen(ctx); err != nil {
+	if err := errors.Join(frozen(ctx), saysReleased(ctx)); err != nil {
 		return err
 	}
 	if tagged, err := git(ctx, "rev-list", "-1", r.version); err != nil || tagged != r.revision {
@@ -180,8 +180,21 @@ func frozen(ctx context.Context) error {
 	return nil
 }
 
+// saysReleased fails while a page still says that there is no release.
+func saysReleased(ctx context.Context) error {
+	const texts = "(before its|until the|after the) first release|hookonce@main"
+	pages, err := git(ctx, "grep", "--ignore-case", "--extended-regexp", "--line-number", texts, "HEAD", "--", "*.md", "docs", ":!CHANGELOG.md")
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil // it found nothing
+	}
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("these pages say that there is no release yet:\n%s", pages)
+}
+
 // buildTwice builds in two folders, and returns the one with the results. In the second folder nothing comes from the cache
-// of compiled packages, except for a snapshot.
+// of compiled packages, except for a trial of one system.
 func (r *release) buildTwice(ctx context.Context, temporary string, log io.Writer) (string, error) {
 	first, second := filepath.Join(temporary, "1"), filepath.Join(temporary, "another-folder")
 	for _, folder := range []string{first, second} {
@@ -196,7 +209,7 @@ func (r *release) buildTwice(ctx context.Context, temporary string, log io.Write
 			return "", err
 		}
 		b := &build{release: r, ctx: ctx, source: source, made: made, log: log}
-		if folder == second && !r.snapshot {
+		if folder == second && len(r.targets) > 1 {
 			b.environment = append(b.environment, "GOCACHE="+filepath.Join(folder, "cache"))
 		}
 		if err := b.all(); err != nil {

@@ -155,3 +155,29 @@ func TestPackagedUnit(t *testing.T) {
 		t.Error("a unit without the line of the user is taken")
 	}
 }
+
+// A release fails while a page says that there is none yet.
+func TestPagesOfARelease(t *testing.T) {
+	t.Chdir(t.TempDir())
+	commit := func(page string) {
+		t.Helper()
+		if err := os.WriteFile("README.md", []byte(page), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "a page"}} {
+			if _, err := git(t.Context(), args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, page := range []string{"Until the First Release, build it.\n", "go get github.com/hookonce/hookonce@main\n"} {
+		commit(page)
+		if err := saysReleased(t.Context()); err == nil || !strings.Contains(err.Error(), "README.md:1:") {
+			t.Errorf("%q: got the error %v, want that of the page", page, err)
+		}
+	}
+	commit("hookonce v0.1.0 is out.\n")
+	if err := saysReleased(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
