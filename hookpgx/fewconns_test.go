@@ -34,7 +34,7 @@ func TestFewConnections(t *testing.T) {
 		for _, kind := range []string{"sent", "queued", "inline", "on the caller's pool"} {
 			t.Run(fmt.Sprint(limit, " ", kind), func(t *testing.T) {
 				t.Parallel()
-				store := openFew(t, limit, kind == "on the caller's pool")
+				store := openFew(t, 1, limit, kind == "on the caller's pool")[0]
 				var done atomic.Int64
 				in := newFew(t, store, kind, &done)
 				ctx, stop := context.WithCancel(t.Context())
@@ -55,11 +55,48 @@ func TestFewConnections(t *testing.T) {
 	}
 }
 
+// TestTwoGatewaysOnFewConnections has two gateways whose one role has two connections for each. Each of them acknowledges, stays
+// ready and does the work of both.
+func TestTwoGatewaysOnFewConnections(t *testing.T) {
+	group.Need(t, "servers")
+	t.Parallel()
+	for _, kind := range []string{"sent", "queued", "inline"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			stores := openFew(t, 2, 4, false)
+			var done atomic.Int64
+			gateways := []*hookonce.Engine{newFew(t, stores[0], kind, &done), newFew(t, stores[1], kind, &done)}
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, len(gateways))
+			for _, in := range gateways {
+				go func() { ended <- in.Run(ctx) }()
+			}
+			const n = 50
+			good := make([]int64, len(gateways))
+			var senders sync.WaitGroup
+			for i, in := range gateways {
+				senders.Go(func() { good[i] = deliverFrom(t, in, i*n, n) })
+			}
+			senders.Wait()
+			if got := good[0] + good[1]; got < 2*n*97/100 {
+				t.Errorf("%d of %d deliveries were answered 200", good, 2*n)
+			}
+			eventually.True(t, "the work of all acknowledged events is done", func() bool { return done.Load() >= good[0]+good[1] })
+			stop()
+			for range gateways {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
 // TestLongHandlerOnTwoConnections has a handler that holds one of two connections. The listings of background
 // calls then wait. Messages are sent meanwhile, and the engine stays ready.
 func TestLongHandlerOnTwoConnections(t *testing.T) {
 	t.Parallel()
-	store := openFew(t, 2, false)
+	store := openFew(t, 1, 2, false)[0]
 	sending, handling := github, github
 	handling.Name = "handled"
 	var sent atomic.Int64
@@ -135,8 +172,14 @@ func newFew(t *testing.T, store *hookpgx.Store, kind string, done *atomic.Int64)
 	return in.Engine
 }
 
-// deliverAll delivers n events by 20 senders, and returns how many were answered 200. The engine must be ready meanwhile.
 func deliverAll(t *testing.T, in *hookonce.Engine, n int) int64 {
+	t.Helper()
+	return deliverFrom(t, in, 0, n)
+}
+
+// deliverFrom delivers n events, from a number on, by 20 senders, and returns how many were answered 200. The engine must be ready
+// meanwhile.
+func deliverFrom(t *testing.T, in *hookonce.Engine, first, n int) int64 {
 	t.Helper()
 	var senders sync.WaitGroup
 	next := make(chan int)
@@ -154,15 +197,15 @@ func deliverAll(t *testing.T, in *hookonce.Engine, n int) int64 {
 		})
 	}
 	for i := range n {
-		next <- i
+		next <- first + i
 	}
 	close(next)
 	senders.Wait()
 	return good.Load()
 }
 
-// openFew returns a store whose role may have so many connections. Its handlers may have the caller's pool.
-func openFew(t *testing.T, limit int, callers bool) *hookpgx.Store {
+// openFew returns n stores whose one role may have so many connections. Their handlers may have the caller's pool.
+func openFew(t *testing.T, n, limit int, callers bool) (stores []*hookpgx.Store) {
 	t.Helper()
 	dsn, schema := dbtest.Ready(t)
 	w := connect(t, dsn, schema, nil)
@@ -184,17 +227,22 @@ func openFew(t *testing.T, limit int, callers bool) *hookpgx.Store {
 		t.Cleanup(pool.Close)
 		open = func() (*hookpgx.Store, error) { return hookpgx.NewWithOptions(pool, opts) }
 	}
-	store, err := open()
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
 		if _, err := w.pool.Exec(context.WithoutCancel(t.Context()), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
 			t.Error(err)
 		}
 	})
-	return store
+	for range n {
+		store, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		stores = append(stores, store)
+	}
+	return stores
 }

@@ -70,6 +70,60 @@ func TestLeasePastRefusals(t *testing.T) {
 	}
 }
 
+// TestLeaseNamesTheRightOnes has messages at the front that are refused for a reason that may concern all: beside one with a fault of
+// its own, and so many that a lease does not pass over them. It names what is sure, and leases the last one.
+func TestLeaseNamesTheRightOnes(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name              string
+		own, unsure, good int
+		named             int
+	}{
+		{"one of its own, and two", 1, 2, 0, 1},
+		{"one of its own, and one", 1, 1, 0, 2},
+		{"25 before a good one", 0, 25, 1, 20},
+		{"two", 0, 2, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, nil)
+			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				IF NEW.route LIKE 'own%' THEN RAISE EXCEPTION 'not this one' USING ERRCODE = 'UX001'; END IF;
+				RAISE EXCEPTION 'not this one' USING ERRCODE = '42501'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW WHEN (NEW.route NOT LIKE 'good%') EXECUTE FUNCTION {schema}.refuse()`)
+			for name, n := range map[string]int{"own": tt.own, "unsure": tt.unsure, "good": tt.good} {
+				for i := range n {
+					c := newClaim(fmt.Sprint(name, i), name)
+					c.Messages[0].Destination = "app"
+					w.mustClaim(t, true, c)
+				}
+			}
+			w.exec(t, `ALTER TABLE {schema}.message DISABLE TRIGGER refuse;
+				UPDATE {schema}.message SET due_at = now() - CASE route WHEN 'own' THEN interval '3 s' WHEN 'unsure' THEN interval '2 s' ELSE interval '1 s' END;
+				ALTER TABLE {schema}.message ENABLE TRIGGER refuse`)
+			p := &driver.LeaseParams{Destination: "app", Limit: 10, For: time.Minute, MaxAttempts: 9}
+			named := map[string]bool{}
+			leased := 0
+			for range 5 {
+				got, err := w.Lease(t.Context(), p)
+				if err != nil {
+					break // what is left may be refused for a reason that concerns all
+				}
+				leased += len(got.Messages)
+				for _, m := range got.Refused {
+					named[m.ID], p.Skip = true, append(p.Skip, m.ID)
+				}
+				if leased == tt.good && leased > 0 {
+					break
+				}
+			}
+			if leased != tt.good || len(named) != tt.named {
+				t.Errorf("leased %d and named %d, want %d and %d", leased, len(named), tt.good, tt.named)
+			}
+		})
+	}
+}
+
 // claimForSQL claims n events, evt_0 and so on, of the source shop for SQL consumers.
 func (w *world) claimForSQL(t *testing.T, n int) {
 	t.Helper()
@@ -97,6 +151,40 @@ func TestTakePastRefusals(t *testing.T) {
 				WHEN (NEW.state = 2 AND NEW.key IN ('\x`+fmt.Sprintf("%x", driver.EventKey("shop", "evt_2"))+`', '\x`+
 				fmt.Sprintf("%x", driver.EventKey("shop", "evt_3"))+`')) EXECUTE FUNCTION {schema}.refuse()`)
 			wantTaken(t, w, "evt_0", "evt_1", "evt_4", "evt_5")
+		})
+	}
+}
+
+// TestReservePastRefusals has a trigger that refuses to reserve the first two of six events. The others are reserved.
+func TestReservePastRefusals(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"UX001", "42501", "57014"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, nil)
+			w.claimForSQL(t, 6)
+			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW
+				WHEN (NEW.key IN ('\x`+fmt.Sprintf("%x", driver.EventKey("shop", "evt_0"))+`', '\x`+
+				fmt.Sprintf("%x", driver.EventKey("shop", "evt_1"))+`')) EXECUTE FUNCTION {schema}.refuse()`)
+			p := &driver.ReserveParams{Source: "shop", Types: []string{"*"}, Limit: 3, For: time.Hour}
+			var got []string
+			for range 2 {
+				events, err := w.Reserve(t.Context(), p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range events {
+					got = append(got, e.EventID)
+				}
+			}
+			if want := []string{"evt_2", "evt_3", "evt_4", "evt_5"}; !slices.Equal(got, want) {
+				t.Errorf("reserved %q, want %q", got, want)
+			}
+			if events, err := w.Reserve(t.Context(), p); err == nil {
+				t.Errorf("Reserve of the refused events alone: %+v, want an error", events)
+			}
 		})
 	}
 }

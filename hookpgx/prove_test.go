@@ -107,7 +107,7 @@ func TestProofIsCutOff(t *testing.T) {
 // TestProofOverOneConnection has a role that may have one connection.
 func TestProofOverOneConnection(t *testing.T) {
 	t.Parallel()
-	skipped, err := openFew(t, 1, false).Prove(t.Context())
+	skipped, err := openFew(t, 1, 1, false)[0].Prove(t.Context())
 	if err != nil || len(skipped) != 1 || !strings.Contains(skipped[0], "one connection") {
 		t.Errorf("got %q and the error %v, want that the second session is missing", skipped, err)
 	}

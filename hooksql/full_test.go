@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/driver"
 )
@@ -58,6 +59,67 @@ func TestFull(t *testing.T) {
 	var integrity string
 	if err := reader.QueryRowContext(t.Context(), `PRAGMA integrity_check`).Scan(&integrity); err != nil || integrity != "ok" {
 		t.Errorf("integrity check: %q, error %v", integrity, err)
+	}
+}
+
+// TestFullBehindTheClaim has no room for what follows a claim: leases, outcomes and pruning. Each says that the disk is full, names no
+// row as refused, and goes on when there is room.
+func TestFullBehindTheClaim(t *testing.T) {
+	t.Parallel()
+	store, writer, _ := onOwnPools(t)
+	exec := func(text string) {
+		t.Helper()
+		if _, err := writer.ExecContext(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`CREATE TABLE marks (bytes BLOB)`)
+	for _, change := range []string{"UPDATE ON hookonce_message", "DELETE ON hookonce_message"} {
+		exec(`CREATE TRIGGER "` + change + `" AFTER ` + change + ` BEGIN INSERT INTO marks VALUES (zeroblob(50000)); END`)
+	}
+	full := func(what string, call func() error) {
+		t.Helper()
+		exec(`PRAGMA max_page_count = 1`)
+		if err := call(); !errors.Is(err, driver.ErrFull) || driver.FaultOfRows(err) {
+			t.Errorf("%s on a full disk: the error %v, want %v", what, err, driver.ErrFull)
+		}
+		exec(`PRAGMA max_page_count = 1000000`)
+	}
+	for i := range 3 {
+		mustClaim(t, store, fmt.Sprint("evt_", i))
+	}
+	var leased *driver.Leased
+	lease := func() (err error) {
+		leased, err = store.Lease(t.Context(), &driver.LeaseParams{Destination: "d", Limit: 9, For: time.Minute, MaxAttempts: 1})
+		return err
+	}
+	full("Lease", lease)
+	if err := lease(); err != nil || len(leased.Messages) != 3 || len(leased.Refused) > 0 {
+		t.Fatalf("Lease with room: %+v and the error %v, want three messages", leased, err)
+	}
+	done := &driver.CompleteParams{}
+	for _, m := range leased.Messages {
+		done.Completions = append(done.Completions, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
+	}
+	complete := func() error {
+		_, err := store.Complete(t.Context(), done)
+		return err
+	}
+	full("Complete", complete)
+	if err := complete(); err != nil {
+		t.Fatalf("Complete with room: %v", err)
+	}
+	var pruned *driver.PruneResult
+	prune := func() (err error) {
+		pruned, err = store.Prune(t.Context(), &driver.PruneParams{DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(9 * time.Hour)})
+		return err
+	}
+	full("Prune", prune)
+	if !has(t, store, "evt_0") {
+		t.Error("evt_0 was pruned though the disk is full")
+	}
+	if err := prune(); err != nil || pruned.Events != 3 {
+		t.Errorf("Prune with room: %+v and the error %v, want three events", pruned, err)
 	}
 }
 

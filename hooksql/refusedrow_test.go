@@ -38,6 +38,10 @@ func refusedRow(t *testing.T, refusal string) {
 	r.queue("evt_4")
 	refuse("evt_4")
 	r.queue("evt_5")
+	reserve := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10}
+	if got, err := r.store.Reserve(t.Context(), reserve); err != nil || len(got) != 1 || got[0].EventID != "evt_5" {
+		t.Errorf("Reserve: %+v and the error %v, want evt_5 alone", got, err)
+	}
 	again, err := takeFrom(t.Context(), r.store, 10)
 	if err != nil || again == nil || len(again.Events()) != 1 || again.Events()[0].EventID != "evt_5" {
 		t.Fatalf("Take: %+v and the error %v, want evt_5 alone", again, err)

@@ -161,9 +161,10 @@ func (e brokenError) Unwrap() error { return e.error }
 func (r *Runner) work(ctx context.Context, job *driver.Job) {
 	log := r.Log.With(slog.String("job", job.ID), slog.String("action", job.Action))
 	log.Info("job taken")
-	for wait := time.Second; ; {
+	tries := 0
+	for wait := time.Second; ; tries++ {
 		before := job.Cursor
-		err := r.steps(ctx, job)
+		err := r.steps(ctx, job, tries)
 		var broken brokenError
 		switch {
 		case errors.Is(err, errEnded):
@@ -184,7 +185,7 @@ func (r *Runner) work(ctx context.Context, job *driver.Job) {
 			log.Warn("a step of a job failed; retrying", slog.Any("error", err), slog.String("in", wait.String()))
 		}
 		if job.Cursor != before {
-			wait = time.Second
+			wait, tries = time.Second, 0
 		}
 		if err := r.afterFailure(ctx, job, err, wait); err != nil {
 			return

@@ -113,6 +113,45 @@ func TestRefusedLetter(t *testing.T) {
 	}
 }
 
+// TestPassesOverRefused has a trigger that refuses the first 25 and the last 2 of 33, for a reason that may concern all. Each kind
+// of job changes the others, counts the refused ones, and ends.
+func TestPassesOverRefused(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]driver.JobSpec{
+		"discard": {Action: driver.JobDiscard}, "discard slowly": {Action: driver.JobDiscard, Rate: "40"},
+		"replay": {Action: driver.JobReplay}, "events": {Of: driver.JobOfEvents, Action: driver.JobReplay},
+		"events slowly": {Of: driver.JobOfEvents, Action: driver.JobReplay, Rate: "40"}, "undo": {Action: driver.JobUndo},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, dsn, schema := openPostgres(t)
+			all := die(t, store, "e", 33) // listings begin with the last one
+			run(t, store)
+			sel := driver.JobSelection{Source: "shop"}
+			if spec.Action == driver.JobUndo {
+				start(t, store, "discard", driver.JobSpec{Action: driver.JobDiscard}, sel)
+				until(t, store, "discard", isEnded)
+				sel = driver.JobSelection{RequestID: "discard"}
+			}
+			var refused []string
+			for i := range all {
+				if i < 2 || i >= 8 {
+					refused = append(refused, fmt.Sprintf(`'\x%x'`, all[i].Key))
+				}
+			}
+			execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				RAISE EXCEPTION 'not this one' USING ERRCODE = '42501'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
+				WHEN (NEW.event_key IN (`+strings.Join(refused, ",")+`)) EXECUTE FUNCTION {schema}.refuse()`)
+			start(t, store, "job_1", spec, sel)
+			got := until(t, store, "job_1", isEnded)
+			if got.State != driver.JobDone || got.Done != 6 || got.Failed != 27 || got.Skipped != 0 || got.LastError == "" {
+				t.Errorf("the job is %+v, want 6 done and 27 refused", got)
+			}
+		})
+	}
+}
+
 // TestLettersThatAllAreRefused takes a right away for a while. The job waits, and fails no letter, whether it changes one in a
 // step or all.
 func TestLettersThatAllAreRefused(t *testing.T) {

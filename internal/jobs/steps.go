@@ -1,10 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +29,9 @@ func refusalOf(err error) error {
 	}
 	return nil
 }
+
+// mayBeOfRow reports whether one event may be why a step failed.
+func mayBeOfRow(err error) bool { return refusalOf(err) != nil || errors.Is(err, driver.ErrRefused) }
 
 // Mode returns the mode of a replay of events by its name, and the destination that the name holds.
 func Mode(name string) (mode driver.ReplayMode, to string, err error) {
@@ -53,11 +58,27 @@ type task struct {
 	sel  driver.JobSelection
 	pace *limit.Bucket
 	how  How
+	past past
+	most int // events in a row that it passes over
 }
 
-// steps works on a job until an error. That is errEnded at its end.
-func (r *Runner) steps(ctx context.Context, job *driver.Job) error {
-	t := &task{Runner: r, job: job}
+// maxRefused is how many events in a row a job passes over before it takes the database for the reason. After each wait it
+// passes over twice as many.
+const maxRefused = 20
+
+// past is work of a job that is not recorded yet. The database has refused some events for a reason that may concern all.
+// That is their own fault once another event was changed. Until then the job stays at its place, and the task goes on.
+type past struct {
+	step    driver.JobStep // counts
+	refused int
+	err     error  // the last refusal
+	changed bool   // another event was changed
+	cursor  string // where the task goes on, or ""
+}
+
+// steps works on a job until an error. That is errEnded at its end. tries counts the calls that did not move the job.
+func (r *Runner) steps(ctx context.Context, job *driver.Job, tries int) error {
+	t := &task{Runner: r, job: job, most: maxRefused << min(tries, 16)}
 	filter := json.NewDecoder(strings.NewReader(job.Filter))
 	filter.DisallowUnknownFields() // without a key of a newer version the job would change more
 	err := filter.Decode(&t.sel)
@@ -93,7 +114,7 @@ func (r *Runner) steps(ctx context.Context, job *driver.Job) error {
 
 // at returns the place where the job goes on.
 func (t *task) at() (place, error) {
-	p, err := parsePlace(t.job.Cursor)
+	p, err := parsePlace(cmp.Or(t.past.cursor, t.job.Cursor))
 	if err == nil && p.Part >= parts(&t.sel) {
 		err = fmt.Errorf("the job has no part %d", p.Part)
 	}
@@ -103,17 +124,50 @@ func (t *task) at() (place, error) {
 	return p, nil
 }
 
-// record records a step that ends at a cursor of a listing.
-func (t *task) record(ctx context.Context, p place, cursor string, s *driver.JobStep) ([]bool, error) {
+// record records a step that ends at a cursor of a listing, unless the refusals of the task may concern all.
+func (t *task) record(ctx context.Context, p place, cursor string, letters []driver.DeadLetter) ([]bool, error) {
 	next, more := p.next(cursor, parts(&t.sel))
+	if ok, err := t.judge(more); err != nil || !ok {
+		t.past.cursor = next.String()
+		return nil, err
+	}
+	s := t.past.step
+	s.Letters, s.Action = refsOf(letters), t.job.Action
 	if s.Cursor = next.String(); !more {
 		s.Cursor, s.End = "", driver.JobDone
 	}
-	done, err := t.stepLetters(ctx, t.job, s)
-	if err == nil && !more {
+	done, err := t.stepLetters(ctx, t.job, &s)
+	if err != nil {
+		return nil, err
+	}
+	if t.past = (past{}); !more {
 		err = errEnded
 	}
 	return done, err
+}
+
+// judge reports whether the refused events are at fault by themselves: another one was changed, or there is no other one.
+// The error says that the database may be the reason, at the end of the job or after too many refusals. A job that has changed
+// others, earlier, ends with a few that stay refused.
+func (t *task) judge(more bool) (bool, error) {
+	few := t.job.Done > 0 && (t.past.refused <= maxRefused || t.most > maxRefused<<5)
+	switch {
+	case t.past.refused == 0, t.past.changed, !more && (t.past.refused == 1 || few):
+		return true, nil
+	case !more || t.past.refused > t.most:
+		return false, t.past.err
+	}
+	return false, nil
+}
+
+// refuse counts an event that the database refuses for a reason that may concern all.
+func (t *task) refuse(source, eventID string, err error) error {
+	t.past.refused, t.past.err = t.past.refused+1, err
+	fail(&t.past.step, source, eventID, driver.ErrBadRow)
+	if _, err := t.judge(true); err != nil {
+		return err
+	}
+	return nil
 }
 
 // letters works on the dead letters of one page, or of several parts with few.
@@ -128,7 +182,6 @@ func (t *task) letters(ctx context.Context) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	s := &driver.JobStep{Action: t.job.Action}
 	var step []driver.DeadLetter
 	for began, left := time.Now(), allowed; ; {
 		page, err := t.page(limited, p, left)
@@ -136,13 +189,13 @@ func (t *task) letters(ctx context.Context) error {
 			return err
 		}
 		if p.Cursor == "" && len(page.DeadLetters) == 0 && page.Next.IsZero() && named(&t.sel) > 0 {
-			s.Skipped++ // nothing of this name is dead
+			t.past.step.Skipped++ // nothing of this name is dead
 		}
 		step, left = append(step, page.DeadLetters...), left-len(page.DeadLetters)
 		next, more := p.next(page.Next.String(), parts(&t.sel))
 		if !more || left == 0 || !page.Next.IsZero() || time.Since(began) > slice {
 			t.pace.GiveBack(left)
-			return t.change(ctx, p, page.Next.String(), step, s)
+			return t.change(ctx, p, page.Next.String(), step)
 		}
 		p = next
 	}
@@ -159,8 +212,8 @@ func (t *task) page(ctx context.Context, p place, n int) (*driver.DeadLetterPage
 	return t.store.DeadLetters(ctx, filter)
 }
 
-// change changes letters, and records s as the step that ends at a cursor.
-func (t *task) change(ctx context.Context, p place, cursor string, letters []driver.DeadLetter, s *driver.JobStep) error {
+// change changes letters, and records the step, which ends at a cursor.
+func (t *task) change(ctx context.Context, p place, cursor string, letters []driver.DeadLetter) error {
 	changed := letters[:0]
 	for i := range letters {
 		l := &letters[i]
@@ -168,100 +221,52 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 		case l.FailedAt.After(t.job.StartedAt):
 			// It died after the job began, perhaps after this job had replayed it.
 		case t.job.Action == driver.JobReplay && undecided(l):
-			if err := t.replay(ctx, s, l.Source, l.EventID); err != nil {
+			if err := t.replay(ctx, l.Source, l.EventID); err != nil {
 				return err
 			}
 		default:
 			changed = append(changed, *l)
 		}
 	}
-	s.Letters = refsOf(changed)
-	done, err := t.record(ctx, p, cursor, s)
-	if len(changed) > 0 && (refusalOf(err) != nil || errors.Is(err, driver.ErrRefused)) {
-		refused := &refusedLetters{}
-		if err := t.halves(ctx, s, changed, refused); err != nil {
+	if t.past.refused == 0 {
+		done, err := t.record(ctx, p, cursor, changed)
+		if len(changed) == 0 || !mayBeOfRow(err) {
+			t.worked(changed, done)
 			return err
 		}
-		if err := t.judge(ctx, p, cursor, s, refused); err != nil {
-			return err
-		}
-		s.Letters = nil
-		_, err = t.record(ctx, p, cursor, s)
+	}
+	if err := t.halves(ctx, changed); err != nil {
 		return err
 	}
-	t.worked(changed, done)
+	_, err := t.record(ctx, p, cursor, nil)
 	return err
 }
 
-// refusedLetters are letters of one step that the database refused for a reason that may concern all.
-type refusedLetters struct {
-	letters []driver.DeadLetter
-	err     error // the last refusal
-	others  bool  // another letter was changed
-}
-
-// halves changes letters in small steps, because the database refuses one of them. The job stays at its place. It counts in s
-// those that are refused alone, unless the reason may concern all.
-func (t *task) halves(ctx context.Context, s *driver.JobStep, letters []driver.DeadLetter, refused *refusedLetters) error {
+// halves changes letters in small steps, because the database refuses one of them. The job stays at its place.
+func (t *task) halves(ctx context.Context, letters []driver.DeadLetter) error {
 	half := len(letters) / 2
 	for _, part := range [][]driver.DeadLetter{letters[:half], letters[half:]} {
 		if len(part) == 0 {
 			continue
 		}
 		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refsOf(part)})
-		refusal, mayBeOfAll := refusalOf(err), errors.Is(err, driver.ErrRefused)
-		switch {
+		switch refusal := refusalOf(err); {
 		case err == nil:
+			t.past.changed = t.past.changed || slices.Contains(done, true)
 			t.worked(part, done)
-			refused.others = true
-		case refusal == nil && !mayBeOfAll:
+		case !mayBeOfRow(err):
 			return err
 		case len(part) == 1 && refusal != nil:
-			fail(s, part[0].Source, part[0].EventID, refusal)
+			fail(&t.past.step, part[0].Source, part[0].EventID, refusal)
 		case len(part) == 1:
-			if refused.letters, refused.err = append(refused.letters, part[0]), err; len(refused.letters) > maxRefused && !refused.others {
+			if err := t.refuse(part[0].Source, part[0].EventID, err); err != nil {
 				return err
 			}
 		default:
-			if err := t.halves(ctx, s, part, refused); err != nil {
+			if err := t.halves(ctx, part); err != nil {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// maxRefused is how many letters in a row a job tries before it takes the database for the reason.
-const maxRefused = 20
-
-// judge counts refused letters in s if another letter can be changed: one of the same step, or one of those behind it. The
-// error says that the reason may concern all; then the job tries again later. The last letter is counted.
-func (t *task) judge(ctx context.Context, p place, cursor string, s *driver.JobStep, refused *refusedLetters) error {
-	behind := &refusedLetters{others: refused.others || len(refused.letters) == 0}
-	next, more := p.next(cursor, parts(&t.sel))
-	for looked := 0; more && !behind.others && looked < maxRefused; looked++ { // a page counts, too
-		page, err := t.page(ctx, next, maxRefused)
-		if err != nil {
-			return err
-		}
-		for i := 0; i < len(page.DeadLetters) && !behind.others && looked < maxRefused; i++ {
-			l := &page.DeadLetters[i]
-			if l.FailedAt.After(t.job.StartedAt) || t.job.Action == driver.JobReplay && undecided(l) {
-				continue
-			}
-			looked++
-			// If it is refused, it is counted in its turn.
-			if err := t.halves(ctx, &driver.JobStep{}, page.DeadLetters[i:i+1], behind); err != nil {
-				return err
-			}
-		}
-		next, more = next.next(page.Next.String(), parts(&t.sel))
-	}
-	if len(refused.letters)+len(behind.letters) > 1 && !behind.others {
-		return refused.err
-	}
-	for i := range refused.letters {
-		fail(s, refused.letters[i].Source, refused.letters[i].EventID, driver.ErrBadRow)
 	}
 	return nil
 }
@@ -292,9 +297,8 @@ func undecided(l *driver.DeadLetter) bool {
 	return l.MessageID == "" && strings.HasPrefix(l.LastError, driver.NoteUndecided)
 }
 
-// replay replays one event, and counts it in s. It waits for a message that a reroute has to skip while it is
-// being sent.
-func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID string) error {
+// replay replays one event, and counts it. It waits for a message that a reroute has to skip while it is being sent.
+func (t *task) replay(ctx context.Context, source, eventID string) error {
 	stayed, err := t.replayOnce(ctx, source, eventID)
 	for errors.Is(err, driver.ErrSending) {
 		if err := t.hold(ctx, t.job, slice); err != nil {
@@ -304,11 +308,14 @@ func (t *task) replay(ctx context.Context, s *driver.JobStep, source, eventID st
 	}
 	switch refusal := refusalOf(err); {
 	case stayed:
-		s.Skipped++
+		t.past.step.Skipped++
 	case err == nil:
-		s.Done++
+		t.past.step.Done++
+		t.past.changed = true
 	case refusal != nil:
-		fail(s, source, eventID, refusal)
+		fail(&t.past.step, source, eventID, refusal)
+	case errors.Is(err, driver.ErrRefused):
+		return t.refuse(source, eventID, err)
 	default:
 		return err
 	}
@@ -344,13 +351,13 @@ func (t *task) events(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, began, cursor, came := &driver.JobStep{}, time.Now(), page.Next, 0
+	began, cursor, came := time.Now(), page.Next, 0
 	for i := range page.Events {
 		ev := &page.Events[i]
 		if putAway(&t.sel, ev) {
 			continue
 		}
-		if err := t.replay(ctx, s, ev.Source, ev.EventID); err != nil {
+		if err := t.replay(ctx, ev.Source, ev.EventID); err != nil {
 			return err
 		}
 		came++
@@ -360,7 +367,7 @@ func (t *task) events(ctx context.Context) error {
 		}
 	}
 	t.pace.GiveBack(filter.Limit - came)
-	_, err = t.record(ctx, p, cursor.String(), s)
+	_, err = t.record(ctx, p, cursor.String(), nil)
 	return err
 }
 
@@ -374,16 +381,19 @@ func (t *task) eventPage(ctx context.Context, filter *driver.EventFilter) (*driv
 // database refuses to change, and passes over it.
 func (t *task) undo(ctx context.Context) error {
 	p := &driver.UndiscardParams{
-		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: t.job.Cursor,
-		Step: &driver.JobStep{ID: t.job.ID, Fence: t.job.Fence, For: lease},
+		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: cmp.Or(t.past.cursor, t.job.Cursor), Step: &t.past.step,
 	}
+	p.Step.ID, p.Step.Fence, p.Step.For = t.job.ID, t.job.Fence, lease
 	undone, err := t.undoOnce(ctx, p)
-	for refusal := refusalOf(err); refusal != nil && !p.Pass; refusal = refusalOf(err) {
-		if p.Pass = p.Limit == 1; p.Pass {
-			p.Step.LastError = clean(fmt.Sprintf("a letter of %q stays discarded: %s", p.Operation, refusal))
-		}
-		p.Limit = max(p.Limit/2, 1)
+	for p.Limit > 1 && mayBeOfRow(err) {
+		p.Limit /= 2
 		undone, err = t.undoOnce(ctx, p)
+	}
+	if mayBeOfRow(err) {
+		var recorded bool
+		if undone, recorded, err = t.undoPast(ctx, p, err); err == nil && !recorded {
+			return nil
+		}
 	}
 	switch {
 	case errors.Is(err, driver.ErrBadRow): // the cursor
@@ -395,8 +405,28 @@ func (t *task) undo(ctx context.Context) error {
 	case undone.Next == "":
 		return errEnded
 	}
-	t.job.Cursor = undone.Next
+	t.job.Cursor, t.past = undone.Next, past{}
 	return nil
+}
+
+// undoPast passes over a letter that the database refuses to change. It records that unless the refusals may concern all.
+func (t *task) undoPast(ctx context.Context, p *driver.UndiscardParams, refusal error) (undone *driver.Undiscarded, recorded bool, err error) {
+	if refusalOf(refusal) == nil {
+		t.past.refused, t.past.err = t.past.refused+1, refusal
+	}
+	p.Step.LastError = clean(fmt.Sprintf("a letter of %q stays discarded: %s", p.Operation, cmp.Or(refusalOf(refusal), driver.ErrBadRow)))
+	p.Pass, p.Step = true, nil
+	if undone, err = t.undoOnce(ctx, p); err != nil {
+		return nil, false, err
+	}
+	if recorded, err = t.judge(undone.Next != ""); err != nil || !recorded {
+		t.past.step.Failed++
+		t.past.cursor = undone.Next
+		return undone, false, err
+	}
+	p.Step = &t.past.step
+	undone, err = t.undoOnce(ctx, p)
+	return undone, true, err
 }
 
 func (t *task) undoOnce(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {

@@ -135,9 +135,10 @@ func halving[T any](limit int, f func(limit int) (T, error), isFault func(error)
 func mayBeOfMessage(err error) bool { return mayBeOfRow(err) || SQLState(err) == codeNotSupported }
 
 // leasePast names the first due messages, which the database refused to change, and leases the next one. A reason that may
-// concern all is that of these messages only if the next one is leased, or if there is just one.
+// concern all is that of these messages only if another one is leased, or if there is just one. After many it tries the newest.
 func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal error) (*driver.Leased, error) {
 	var refused []driver.RefusedMessage
+	unsure := 0
 	for {
 		front := ""
 		err := write(ctx, s.pools.Work, "looking for a refused message", func(r Rows) error { return r.Scan(&front) },
@@ -148,22 +149,34 @@ func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal er
 		if front != "" {
 			p.Skip = append(slices.Clip(p.Skip), front)
 			refused = append(refused, driver.RefusedMessage{ID: front, Err: refusal})
+			if !isOwnFault(refusal) {
+				unsure++
+			}
 		}
+		p.Untried = len(refused) >= maxPassedOver
 		leased, err := s.leaseOnce(ctx, p, false)
-		ofRow := errors.Is(err, driver.ErrBadRow) && SQLState(err) != codeNoRights
 		switch {
-		case ofRow: // two of them are refused
+		case isOwnFault(err): // its turn comes
 			return &driver.Leased{Refused: refused, More: true}, nil
-		case err == nil && len(refused) > 1 && len(leased.Messages)+len(leased.Buried) == 0:
-			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, refusal)
-		case err == nil:
+		case err == nil && (unsure <= 1 || len(leased.Messages)+len(leased.Buried) > 0):
 			leased.Refused, leased.More = refused, true
 			return leased, nil
-		case !mayBeOfMessage(err), len(refused) >= maxPassedOver, front == "":
-			return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		case mayBeOfMessage(err) && !p.Untried && front != "":
+			refusal = err
+			continue
+		case err != nil:
+			refusal = err
 		}
-		refusal = err
+		if own := slices.DeleteFunc(refused, func(m driver.RefusedMessage) bool { return !isOwnFault(m.Err) }); len(own) > 0 {
+			return &driver.Leased{Refused: own, More: true}, nil
+		}
+		return nil, fmt.Errorf("%w: %w", driver.ErrUnavailable, refusal)
 	}
+}
+
+// isOwnFault reports whether a message is refused for a reason that lies in its row.
+func isOwnFault(err error) bool {
+	return errors.Is(err, driver.ErrBadRow) && SQLState(err) != codeNoRights
 }
 
 // leaseOnce leases messages by one statement, if unread without headers and bodies.

@@ -57,11 +57,31 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 
 // reserveSQL postpones the due events of a source. It looks for fresh and tried ones separately,
 // because each kind has an index of its own.
-var reserveSQL = statement(`
+var reserveSQL = statement(reserveText(""))
+
+// reserveOneSQL is reserveSQL for the event $10.
+var reserveOneSQL = statement(reserveText(" AND s.key = $10::bytea"))
+
+// reservableKeysSQL returns the keys of the events that are due. Its arguments are those of reserveSQL, and it locks no row.
+var reservableKeysSQL = statement(strings.ReplaceAll(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
-), fresh AS MATERIALIZED (` + reservableSQL(freshSQL) + `
-), tried AS MATERIALIZED (` + reservableSQL(triedSQL) + `
+), fresh AS MATERIALIZED (`+reservableSQL(freshSQL, "")+`
+), tried AS MATERIALIZED (`+reservableSQL(triedSQL, "")+`
+)
+SELECT c.key
+FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
+WHERE $3::bigint + $7::bigint >= 0
+ORDER BY c.due_at, c.key
+LIMIT $1::int`, "FOR UPDATE SKIP LOCKED", ""))
+
+// reserveText has one more condition on due events.
+func reserveText(condition string) string {
+	return `
+WITH setting AS MATERIALIZED (
+	SELECT coalesce($2::timestamptz, now()) AS now
+), fresh AS MATERIALIZED (` + reservableSQL(freshSQL, condition) + `
+), tried AS MATERIALIZED (` + reservableSQL(triedSQL, condition) + `
 ), sized AS MATERIALIZED (
 	SELECT c.key, c.due_at, (sum(s.size) OVER w)::bigint AS bytes, row_number() OVER w AS place
 	FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
@@ -83,14 +103,15 @@ SELECT ` + unlessUnread(takenColumns) + `, ` + bounded("d.was_due_at") + `, sett
 FROM d
 CROSS JOIN setting
 CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) e
-ORDER BY d.was_due_at, d.key`)
+ORDER BY d.was_due_at, d.key`
+}
 
 // reservableSQL locks the due rows of a kind.
-func reservableSQL(kind string) string {
+func reservableSQL(kind, condition string) string {
 	return `
 	SELECT s.key, s.due_at
 	FROM {schema}.event_state s
-	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + `
+	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + condition + `
 	ORDER BY s.source, s.due_at
 	LIMIT $1::int
 	FOR UPDATE SKIP LOCKED`
@@ -98,15 +119,38 @@ func reservableSQL(kind string) string {
 
 // Reserve implements [driver.Store].
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	events, err := s.reserve(ctx, p)
+	events, err := s.reserve(ctx, p, nil)
+	if !isUnreadable(err) && mayBeOfRow(err) {
+		return s.reservePast(ctx, p, err)
+	}
 	if !isUnreadable(err) {
 		return events, err
 	}
 	unread := *p
 	unread.Bytes = noBytes
-	if events, err = s.reserve(ctx, &unread); err == nil && len(events) > 0 {
+	if events, err = s.reserve(ctx, &unread, nil); err == nil && len(events) > 0 {
 		ev := &events[0]
 		ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key)
+	}
+	return events, err
+}
+
+// reservePast reserves due events one by one, after the database has refused to change one of them. It passes over a bounded number.
+func (s *Store) reservePast(ctx context.Context, p *driver.ReserveParams, refusal error) (events []driver.TakenEvent, err error) {
+	var keys []driver.Key
+	args := reserveArgs(p, nil)
+	limit := args[0].(int32)
+	args[0] = limit + maxPassedOver
+	err = read(ctx, s.pools.Work, "looking for events to reserve", eachKey(&keys), s.text(reservableKeysSQL), args...)
+	for i := 0; err == nil && i < len(keys) && len(events) < int(limit); i++ {
+		var one []driver.TakenEvent
+		if one, err = s.reserve(ctx, p, keys[i][:]); mayBeOfRow(err) {
+			refusal, err = err, nil
+		}
+		events = append(events, one...)
+	}
+	if err == nil && len(events) == 0 {
+		err = refusal
 	}
 	return events, err
 }
@@ -116,9 +160,14 @@ func unlessUnread(columns string) string {
 	return strings.Replace(columns, "e.headers, e.body", "CASE WHEN $7::bigint > 0 THEN e.headers END, CASE WHEN $7::bigint > 0 THEN e.body END", 1)
 }
 
-func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	exact, patterns := typeArgs(p.Types)
+// reserve reserves due events, or the one with a key.
+func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams, key []byte) ([]driver.TakenEvent, error) {
 	k := s.marks.begin(queue{fmt.Sprint("reserve", p.Suspects), p.Source}, strings.Join(p.Types, " "), p.Now)
+	sql, args := reserveSQL, reserveArgs(p, k.from)
+	if key != nil {
+		k = look{} // it leaves due events behind
+		sql, args = reserveOneSQL, append(reserveArgs(p, nil), key)
+	}
 	var events []driver.TakenEvent
 	var due, now time.Time // of the last event
 	err := write(ctx, s.pools.Work, "reserving events", func(r Rows) error {
@@ -128,12 +177,21 @@ func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		}
 		events = append(events, row.finish())
 		return nil
-	}, s.text(reserveSQL), int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes), int32(p.Suspects), k.from)
+	}, s.text(sql), args...)
 	if err != nil {
 		return nil, err
 	}
 	k.end(due, now)
 	return events, nil
+}
+
+// reserveArgs returns the arguments of reserveSQL.
+func reserveArgs(p *driver.ReserveParams, from *time.Time) []any {
+	exact, patterns := typeArgs(p.Types)
+	return []any{
+		int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes),
+		int32(p.Suspects), from,
+	}
 }
 
 // RecordReserved implements [driver.Store].

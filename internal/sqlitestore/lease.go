@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -27,7 +28,7 @@ const (
 	selectUntriedDue = selectDue + ` AND m.attempts = 0 ORDER BY m.due_at DESC LIMIT ?3`
 
 	selectDue = `SELECT m.number, m.id, m.event_key, m.token, m.attempts, m.state = 1, m.generation,
-			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, e.headers, e.body
+			e.source, e.event_id, e.type, m.route, m.destination, e.received_at, m.replayed, ` + bodyColumns + `
 		FROM hookonce_message m JOIN hookonce_event e ON e.id = m.event
 		WHERE m.destination = ?1 AND m.state IN (0, 1) AND m.due_at <= ?2 AND m.id NOT IN (SELECT value FROM json_each(?4))
 			AND NOT EXISTS (SELECT 1 FROM hookonce_paused_destination WHERE destination = ?1)`
@@ -78,11 +79,12 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		return leased, nil
 	}
 	for range driver.MaxLeaseRounds {
-		var round driver.Leased
-		err := s.writeEach(ctx, "leasing messages", p.Now, 1, func(t *writeTx, _ int) (err error) {
-			round, err = t.lease(ctx, p)
-			return err
-		})
+		round, err := s.leaseOnce(ctx, p, false)
+		if isOfRow(err) || isUnreadable(err) {
+			if round, err = s.leaseOnce(ctx, p, true); err == nil {
+				err = s.readApart(ctx, round.Messages) // after an error the leases expire
+			}
+		}
 		switch {
 		case err == nil:
 		case len(leased.Buried) > 0:
@@ -102,10 +104,18 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 	return leased, nil
 }
 
+func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams, apart bool) (leased driver.Leased, err error) {
+	err = s.writeEach(ctx, "leasing messages", p.Now, 1, func(t *writeTx, _ int) (err error) {
+		leased, err = t.lease(ctx, p, apart)
+		return err
+	})
+	return leased, err
+}
+
 // lease takes at most p.Limit due messages: it holds the write lock, and a backlog must not prolong
-// that.
-func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driver.Leased, err error) {
-	due, err := t.due(p)
+// that. If apart is true, it passes over rows that the database refuses to change, and reads no bodies.
+func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams, apart bool) (leased driver.Leased, err error) {
+	due, err := t.due(p, apart)
 	if err != nil {
 		return driver.Leased{}, err
 	}
@@ -113,11 +123,18 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 	for i := range due {
 		m := &due[i]
 		buried := m.Attempt >= p.MaxAttempts || m.Token == math.MaxInt64
-		if err := t.leaseOne(m, buried, until); err != nil {
-			if err = t.store.failed(ctx, "leasing a message", err); !isOfRow(err) {
+		lease := func() error { return t.leaseOne(m, buried, until) }
+		if apart {
+			err = t.whole(lease)
+		} else {
+			err = lease()
+		}
+		if err != nil {
+			if !apart || !isOfRow(err) {
 				return driver.Leased{}, err
 			}
-			// Only this statement was undone.
+			// Only the statements for this message were undone.
+			err = t.store.failed(ctx, "leasing a message", err)
 			leased.Refused = append(leased.Refused, driver.RefusedMessage{ID: m.ID, Err: err})
 			continue
 		}
@@ -131,20 +148,13 @@ func (t *writeTx) lease(ctx context.Context, p *driver.LeaseParams) (leased driv
 	return leased, nil
 }
 
-// leaseOne leases or buries m. After an error it has changed nothing.
+// leaseOne leases or buries m.
 func (t *writeTx) leaseOne(m *dueMessage, buried bool, until int64) (err error) {
-	return t.whole(func() error {
-		if m.Expired {
-			if err := t.recordLost(&m.Message, buried); err != nil {
-				return err
-			}
+	if m.Expired {
+		if err := t.recordLost(&m.Message, buried); err != nil {
+			return err
 		}
-		return t.leaseRow(m, buried, until)
-	})
-}
-
-// leaseRow is leaseOne for the row of the message.
-func (t *writeTx) leaseRow(m *dueMessage, buried bool, until int64) (err error) {
+	}
 	if buried {
 		_, err = t.exec(buryUsedUp, t.now, driver.ErrorLastLeaseRanOut, m.number)
 		return err
@@ -170,11 +180,14 @@ type dueMessage struct {
 	number int64
 }
 
-// due returns the due messages with the token and the attempt of their last lease.
-func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
+// due returns the due messages with the token and the attempt of their last lease; if apart is true, without headers and bodies.
+func (t *writeTx) due(p *driver.LeaseParams, apart bool) ([]dueMessage, error) {
 	query := selectOldestDue
 	if p.Untried {
 		query = selectUntriedDue
+	}
+	if apart {
+		query = withoutBodies(query)
 	}
 	skip, err := json.Marshal(append([]string{}, p.Skip...))
 	if err != nil {
@@ -191,6 +204,40 @@ func (t *writeTx) due(p *driver.LeaseParams) ([]dueMessage, error) {
 		return err
 	})
 }
+
+// bodyColumns are the columns of an event that may lie on damaged pages of their own.
+const bodyColumns = `e.headers, e.body`
+
+const selectBody = `SELECT ` + bodyColumns + ` FROM hookonce_event e WHERE e.key = ?`
+
+func withoutBodies(query string) string { return strings.Replace(query, bodyColumns, `NULL, NULL`, 1) }
+
+// readApart reads the headers and the bodies of leased messages one by one. SQLite writes nothing in a transaction that has met a
+// damaged page.
+func (s *Store) readApart(ctx context.Context, messages []driver.Message) (err error) {
+	for i := range messages {
+		m := &messages[i]
+		if m.Headers, m.Body, m.Unreadable, err = s.readBody(ctx, m.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBody returns the headers and the body of an event, or why they cannot be read.
+func (s *Store) readBody(ctx context.Context, key driver.Key) (headers, body []byte, unreadable, err error) {
+	err = s.reader.QueryRowContext(ctx, selectBody, key[:]).Scan(&headers, &body)
+	switch {
+	case isUnreadable(err):
+		return nil, nil, err, nil
+	case err != nil:
+		return nil, nil, nil, s.failed(ctx, "reading a body", err)
+	}
+	return headers, body, nil, nil
+}
+
+// isUnreadable reports whether a page of the database is damaged.
+func isUnreadable(err error) bool { return resultCode(err) == codeCorrupt }
 
 // collect reads all rows of a query, whose error is err, with scan, and closes them.
 func collect[T any](rows *sql.Rows, err error, scan func(*T) error) ([]T, error) {

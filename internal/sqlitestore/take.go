@@ -38,7 +38,7 @@ func (s *Store) WorkLimits() driver.WorkLimits {
 
 const (
 	takenColumns = `SELECT s.key, s.due_at, s.run, s.generation, s.key_generation, s.attempts, s.crashes, s.replayed,
-			e.source, e.event_id, e.type, e.occurred_at, e.received_at, e.headers, e.body`
+			e.source, e.event_id, e.type, e.occurred_at, e.received_at, ` + bodyColumns
 
 	// The conditions of the two indexes of pending events.
 	fresh = `state = 0 AND attempts = 0 AND crashes = 0`
@@ -116,9 +116,16 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
 	r.ordered = len(p.Lines) > 0
-	err := s.mark(ctx, p, r, budget, inOrder)
-	if isOfRow(err) {
-		err = s.mark(ctx, p, r, budget, passOver)
+	err := s.mark(ctx, p, r, budget, inOrder, false)
+	switch {
+	case isOfRow(err):
+		err = s.mark(ctx, p, r, budget, passOver, false)
+	case isUnreadable(err):
+		alone := *p
+		alone.Limit = 1
+		if err = s.mark(ctx, &alone, r, budget, passOver, true); err == nil {
+			err = s.readTaken(ctx, r.taken)
+		}
 	}
 	switch {
 	case len(r.taken) == 0:
@@ -139,10 +146,12 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	return r, nil
 }
 
-// mark takes events into a run, by a commit of its own. The error is that of a refused row if no other one is due.
-func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, each eachRow[takenEvent]) error {
+// mark takes events into a run, by a commit of its own; if unread is true, without bodies. The error is that of a refused row if no
+// other one is due.
+func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, each eachRow[takenEvent], unread bool) error {
 	var refusal error
 	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		t.unread = unread
 		if r.taken, err = t.pick(p); err == nil && len(p.Lines) > 0 {
 			r.taken, err = t.mayRun(p, r.taken)
 		}
@@ -168,6 +177,17 @@ func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget t
 		return s.failed(ctx, opTake, refusal)
 	}
 	return err
+}
+
+// readTaken reads the headers and the bodies of taken events one by one.
+func (s *Store) readTaken(ctx context.Context, taken []takenEvent) (err error) {
+	for i := range taken {
+		e := &taken[i]
+		if e.Headers, e.Body, e.Unreadable, err = s.readBody(ctx, e.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // nextToken returns the number of a run. It is higher than all earlier numbers of its events, and
@@ -236,6 +256,9 @@ var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
 // find runs a query of takenColumns, and reads no more events than fit into bytes, but at least one.
 // The text depends on the number of types or keys, so it is not prepared.
 func (t *writeTx) find(bytes int64, query string, args ...any) ([]takenEvent, error) {
+	if t.unread {
+		query = withoutBodies(query)
+	}
 	rows, err := t.tx.QueryContext(t.inner, query, args...)
 	if err != nil {
 		return nil, err
@@ -291,8 +314,28 @@ func eventsOf(taken []takenEvent) []driver.TakenEvent {
 
 // Reserve implements driver.Store.
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	var taken []takenEvent
-	err := s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
+	taken, err := s.reserve(ctx, p, inOrder, false)
+	switch {
+	case isOfRow(err):
+		taken, err = s.reserve(ctx, p, passOver, false)
+	case isUnreadable(err):
+		alone := *p
+		alone.Limit = 1
+		if taken, err = s.reserve(ctx, &alone, passOver, true); err == nil {
+			err = s.readTaken(ctx, taken)
+		}
+	}
+	if err != nil || len(taken) == 0 {
+		return nil, err
+	}
+	return eventsOf(taken), nil
+}
+
+// reserve is Reserve; if unread is true, without bodies. The error is that of a refused row if no other one is due.
+func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams, each eachRow[takenEvent], unread bool) (taken []takenEvent, err error) {
+	var refusal error
+	err = s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
+		t.unread = unread
 		if taken, err = t.pickDue(selectFresh+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes); err != nil {
 			return err
 		}
@@ -303,19 +346,18 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 		taken = append(taken, tried...)
 		slices.SortStableFunc(taken, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
 		taken = fitting(taken, p.Limit, p.Bytes)
-		for i := range taken {
-			until := t.now + p.For.Microseconds()
-			if _, err := t.exec(postpone, until, taken[i].Key[:]); err != nil {
-				return err
-			}
-			taken[i].DueAt = fromMicros(until)
-		}
-		return nil
+		until := t.now + p.For.Microseconds()
+		taken, refusal, err = each(t, taken, func(e *takenEvent) error {
+			e.DueAt = fromMicros(until)
+			_, err := t.exec(postpone, until, e.Key[:])
+			return err
+		})
+		return err
 	})
-	if err != nil || len(taken) == 0 {
-		return nil, err
+	if err == nil && refusal != nil && len(taken) == 0 {
+		err = s.failed(ctx, "reserving events", refusal)
 	}
-	return eventsOf(taken), nil
+	return taken, err
 }
 
 // RecordReserved implements driver.Store.

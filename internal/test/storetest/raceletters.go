@@ -11,15 +11,24 @@ import (
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
-// raceDeadLetter works on one dead letter in every way at once. Exactly one caller gets it, and the
-// history names that action.
-func raceDeadLetter(p *pair) {
+// raceDeadLetter works on one dead letter in every way at once, of a message or of a queued event. Exactly one caller gets it,
+// and the history names that action.
+func raceDeadLetter(p *pair, queued bool) {
 	rounds := group.Rounds(8, 25)
 	won := map[string]int{}
 	for round := range rounds {
 		c := newClaim("stripe", fmt.Sprint("evt_", round), "{}", "a")
+		ref := letter(&c, 0)
+		if queued {
+			c.Messages, c.Work = nil, driver.WorkQueued
+			ref.MessageID = ""
+		}
 		p.claimNew(t0, c)
-		p.finish(driver.MessageDead, &c)
+		if queued {
+			p.failQueued("stripe")
+		} else {
+			p.finish(driver.MessageDead, &c)
+		}
 		var mu sync.Mutex
 		var winners []string
 		win := func(action string, yes bool) {
@@ -29,16 +38,16 @@ func raceDeadLetter(p *pair) {
 				winners = append(winners, action)
 			}
 		}
-		letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{letter(&c, 0)}, Now: t0}
+		letters := &driver.DeadLetterParams{Letters: []driver.DeadLetterRef{ref}, Now: t0}
 		works := []func(s driver.Store) error{
 			func(s driver.Store) error {
 				got, err := s.ReplayDead(p.Context(), letters)
-				win("replayed "+c.Messages[0].ID, err == nil && got[0])
+				win("replayed "+ref.MessageID, err == nil && got[0])
 				return err
 			},
 			func(s driver.Store) error {
 				got, err := s.Discard(p.Context(), letters)
-				win("discarded "+c.Messages[0].ID, err == nil && got[0])
+				win("discarded "+ref.MessageID, err == nil && got[0])
 				return err
 			},
 			func(s driver.Store) error {
@@ -63,6 +72,10 @@ func raceDeadLetter(p *pair) {
 		}
 		p.checkLetter(e, winners, told)
 		won[e.History[0].Action]++
+		if queued {
+			p.failQueued("stripe") // what is due would come first in the next round
+			continue
+		}
 		for _, m := range p.lease(t0, "to-a", 10) {
 			p.mustComplete(t0, driver.Completion{ID: m.ID, Token: m.Token, Outcome: driver.MessageSent})
 		}
@@ -79,18 +92,91 @@ func (p *pair) checkLetter(e *driver.EventDetail, winners, told []string) {
 		p.Fatalf("these got the letter: %q; the history tells of %q", winners, told)
 	}
 	discarded := len(told) > 0 && strings.HasPrefix(told[0], driver.ActionDiscarded)
+	working, due := driver.StateRunning, 1
+	if len(e.Messages) == 0 {
+		working, due = driver.StatePending, 0
+	}
 	switch generation, pending := e.Generation, countState(e, driver.StatePending); {
 	case len(told) == 1 && discarded:
 		if e.State != driver.StateSkipped || generation != 0 {
 			p.Errorf("the discarded event is %+v", e.Event)
 		}
 	case len(told) == 1 || len(told) == 2 && discarded && told[1] == "replayed_as_new ":
-		if e.State != driver.StateRunning || generation != 1 || pending != 1 {
+		if e.State != working || generation != 1 || pending != due {
 			p.Errorf("after %q the event is %+v with the messages %+v, want one due in generation 1", told, e.Event, e.Messages)
 		}
 	default:
 		p.Errorf("the letter was worked on by %q, want one", told)
 	}
+}
+
+// failQueued makes the due events of a source dead, as if their handlers had failed.
+func (p *pair) failQueued(source string) {
+	p.Helper()
+	taken, err := p.s.Reserve(p.Context(), &driver.ReserveParams{Source: source, Types: []string{"*"}, Limit: 10, For: leaseFor, Now: t0})
+	if err != nil {
+		p.Fatalf("Reserve: %v", err)
+	}
+	done := &driver.FinishParams{Now: t0}
+	for i := range taken {
+		done.Results = append(done.Results, failed(&taken[i]))
+	}
+	if err := p.s.RecordReserved(p.Context(), done); err != nil {
+		p.Fatalf("RecordReserved: %v", err)
+	}
+}
+
+// raceUndiscardPrune undoes discards at the moment when their events are pruned. Each event is dead again and whole, or it is not
+// undone and goes.
+func raceUndiscardPrune(p *pair) {
+	const events = 60
+	all := newClaims(events, "a")
+	p.claimNew(t0, all...)
+	p.killAll(t0, "to-a", events)
+	for n := range all {
+		p.discardAs(fmt.Sprint("op_", n), t0, letter(&all[n], 0))
+	}
+	later := t0.Add(2 * day)
+	var undone [events]bool
+	p.atOnce(6, func(s driver.Store, i int) error {
+		if i < 2 {
+			prune := windows(day, later) // one pruner takes only bodies, the other everything
+			prune.Chunk = 2
+			if i == 0 {
+				prune.DedupeWindow = 30 * day
+			}
+			_, err := s.Prune(p.Context(), prune)
+			return err
+		}
+		for n := events - 1 - (i - 2); n >= 0; n -= 4 {
+			got, err := s.Undiscard(p.Context(), &driver.UndiscardParams{Operation: fmt.Sprint("op_", n), Limit: 10, Now: later})
+			switch {
+			case err == nil:
+				undone[n] = got.Undone == 1
+			case !busy(err):
+				return err
+			}
+		}
+		return nil
+	})
+	p.prune(windows(day, later))
+	whole := 0
+	for n := range all {
+		if !undone[n] {
+			p.absent("stripe", all[n].EventID)
+			continue
+		}
+		whole++
+		e := p.event("stripe", all[n].EventID)
+		if e.State != driver.StateDead || e.BodyPruned || string(e.Body) != "{}" || len(e.Messages) != 1 {
+			p.Errorf("the event is %+v after its discard was undone, want it dead and whole", e)
+		}
+		same(p, "reopened", []driver.Key{all[n].Key}, p.reopen(later, all[n].Key))
+	}
+	if due := p.lease(later, "to-a", 2*events); len(due) != whole {
+		p.Errorf("%d messages are due, want one of each of the %d events", len(due), whole)
+	}
+	p.Logf("%d of %d were undone before they were pruned", whole, events)
 }
 
 func countState(e *driver.EventDetail, state string) (n int) {
