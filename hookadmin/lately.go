@@ -42,15 +42,16 @@ func (r recent) justRotated() bool { return r.lastWrong >= manyWrong && r.lastWr
 
 // why says what happened to the deliveries of a source whose secret was rotated.
 func (r recent) why() string {
-	if r.right > 0 && r.justRotated() {
-		return fmt.Sprintf("%s of the last %s deliveries were refused with a wrong signature. Was the secret rotated? Or do strangers send them?",
-			say.Number(r.lastWrong), say.Number(r.lastAll))
+	const ask = "were refused with a wrong signature. Was the secret rotated?"
+	switch {
+	case r.right > 0 && r.justRotated():
+		return fmt.Sprintf("%s of the last %s deliveries %s Or do strangers send them?", say.Number(r.lastWrong), say.Number(r.lastAll), ask)
+	case r.right > 0:
+		return fmt.Sprintf("%s of %s deliveries of the last 15 minutes %s Or do strangers send them?", say.Number(r.wrong), say.Number(r.all), ask)
+	case r.wrong >= r.all:
+		return fmt.Sprintf("All deliveries of the last 15 minutes (%s) %s", say.Number(r.wrong), ask)
 	}
-	if r.wrong >= r.all {
-		return fmt.Sprintf("All deliveries of the last 15 minutes (%s) were refused with a wrong signature. Was the secret rotated?", say.Number(r.wrong))
-	}
-	return fmt.Sprintf("%s of %s deliveries of the last 15 minutes were refused with a wrong signature. Was the secret rotated?",
-		say.Number(r.wrong), say.Number(r.all))
+	return fmt.Sprintf("%s of %s deliveries of the last 15 minutes %s", say.Number(r.wrong), say.Number(r.all), ask)
 }
 
 // afterRotation are the steps to take.

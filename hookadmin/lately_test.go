@@ -42,7 +42,7 @@ func TestRefusedGroups(t *testing.T) {
 	if page := readJSON[hookadmin.RefusedGroupPage](t, g.get(t, "/api/v1/refused/groups?source=lab&since=1h")); page.Groups[0].Count != 125 {
 		t.Errorf("the requests of lab are %+v", page)
 	}
-	wantText(t, g.show(t, "/refused/groups?reason=method", 200), "1 method 203.0.113.9 pay")
+	wantText(t, g.show(t, "/refused/groups?reason=method", 200), "Only kept requests are counted", "1 method 203.0.113.9 pay")
 	wantText(t, g.show(t, "/refused?reason=method&limit=1", 200), "By address and reason")
 }
 
@@ -76,6 +76,8 @@ func TestRotatedSecret(t *testing.T) {
 		wantText(t, g.show(t, page, 200), "12 of the last 12 deliveries were refused with a wrong signature. "+rotated)
 	}
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "ok", N: 9})
+	refuse("lab", "signature_wrong", 400)
+	wantText(t, g.show(t, "/", 200), rotated+" Or do strangers send them?")
 	refuse("", "unknown_source", 100)
 	g.addFigures(t, driver.Figure{Of: driver.FigureDeliveries, At: now, Name: "lab", Label: "unavailable", N: 1000}) // 503
 	if page := g.show(t, "/", 200); strings.Contains(page, rotated) || !strings.Contains(page, "hookonce refused list --group --since 15m") {

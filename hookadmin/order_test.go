@@ -110,7 +110,7 @@ func TestLineBehindADeadLetter(t *testing.T) {
 			if m := g.shown(t, "o2")["messages"].([]any)[0].(map[string]any); m["in_line"] != true || m["due_at"] != nil {
 				t.Errorf("the message that waits is shown as %v", m)
 			}
-			wantText(t, b.open(t, "/events/lab/o2"), "Waits for its turn: messages about its object come before it.")
+			wantText(t, b.open(t, "/events/lab/o2"), "Waits for its turn: messages about its object come before it. A dead letter may hold them.")
 			wantText(t, b.submit(t, "/events/lab/o1", "/act/discard"), "1 dead letter discarded")
 			if m := g.shown(t, "o2")["messages"].([]any)[0].(map[string]any); m["in_line"] != false {
 				t.Errorf("the follower is shown as %v, want it due", m)

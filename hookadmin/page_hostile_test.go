@@ -26,7 +26,7 @@ var (
 	attrPattern  = regexp.MustCompile(`([a-zA-Z0-9-]+)(?:="([^"<>]*)")?`)
 	elements     = strings.Fields("a article body bdi button caption code circle dd desc details dialog div dl dt fieldset form g h1 h2 h3 head header " +
 		"figcaption figure html input kbd rect label legend li line link main meta nav ol option p path pre script section select span strong summary svg symbol table tbody " +
-		"td text th thead time title tr ul use")
+		"td text th thead time title tr ul use wbr")
 )
 
 // unshown are the attributes that a browser keeps to itself.

@@ -2,6 +2,7 @@ package hookadmin
 
 import (
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -26,6 +27,7 @@ var pieces = template.FuncMap{
 	"headers":     headerRows,
 	"answer":      answerOf,
 	"grouped":     say.Number[int64],
+	"segments":    func(address string) []string { return strings.SplitAfter(address, "/") },
 	"count":       counted,
 	"firstEvent": func(command string) *empty {
 		return &empty{Title: "No deliveries yet.", Text: "Send a first event to this gateway:", Command: command}

@@ -68,7 +68,7 @@ var refusedGroups = &list[hookadmin.RefusedGroupPage, hookadmin.RefusedGroup]{
 		return page.Groups, "", hookadmin.Time{}
 	},
 	narrow:  []narrowing{{"FIRST", out}, {"LAST", brief}, {"SOURCES", 16}, {"REMOTE", 16}, {"ERROR ID", below}, {"REASON", 16}},
-	columns: []string{"REQUESTS", "REASON", "REMOTE", "SOURCES", "FIRST", "LAST", "ERROR ID"},
+	columns: []string{"KEPT", "REASON", "REMOTE", "SOURCES", "FIRST", "LAST", "ERROR ID"},
 	cells: func(g *hookadmin.RefusedGroup) []string {
 		sources := make([]string, len(g.Sources))
 		for i, name := range g.Sources {
@@ -83,10 +83,11 @@ func (p *program) refusedListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List requests that were answered 4xx or 503, newest first",
 		Long: "List requests that were answered 4xx or 503, newest first: a wrong signature, an\n" +
-			"unknown source, a body that is too large, no database. The newest 1,000 of each\n" +
-			"source are kept. While its database takes no writes, a gateway lists those that\n" +
-			"it could not store yet, too. --group counts those that are kept by address and\n" +
-			"reason, largest first, which shows where a flood comes from.",
+			"unknown source, a body that is too large, no database. Up to 64 a second of each\n" +
+			"source are kept, and its newest 1,000. While its database takes no writes, a\n" +
+			"gateway lists those that it could not store yet, too. --group counts those that\n" +
+			"are kept by address and reason, largest first, which shows where a flood comes\n" +
+			"from.",
 		Example: "  hookonce refused list --source stripe --since 1h\n  hookonce refused list --group --since 15m",
 	})
 	cmd.Flags().Bool("group", false, "count the requests by address and reason")
