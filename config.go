@@ -143,6 +143,10 @@ type Source struct {
 	ContentEncodings []string
 	// Consume sets the consumer of events that no handler of this process takes.
 	Consume Consume
+	// Order is the order of the events for SQL consumers: the function take returns one event of an object at a time, the
+	// lowest version first, and none that is older than one that is done. It needs ConsumeSQL and PostgreSQL, and a source
+	// that neither a route nor a handler of this process takes from.
+	Order *Order
 	// OnDead names a destination that is told of events of this source that are dead themselves: in a
 	// handler, in an SQL consumer, or because a route was undecided. Otherwise see Destination.OnDead.
 	// Defaults to Config.OnDead for a source with handlers.
@@ -365,6 +369,7 @@ type Order struct {
 
 // handlerOrders are the orders of handlers.
 type handlerOrders struct {
+	types    map[string][]string // of all handlers, by source
 	bySource map[string][]*Order
 	of       func(source, eventType string) *Order // of the handler for an event; nil without one
 }

@@ -173,8 +173,8 @@ func (m *Mux[T]) find(source, eventType string) registered[T] {
 
 // orders returns the orders of the handlers. m may be nil.
 func (m *Mux[T]) orders() handlerOrders {
-	all := handlerOrders{bySource: make(map[string][]*Order), of: func(source, eventType string) *Order { return m.find(source, eventType).order }}
-	for name, types := range m.types() {
+	all := handlerOrders{types: m.types(), bySource: make(map[string][]*Order), of: func(source, eventType string) *Order { return m.find(source, eventType).order }}
+	for name, types := range all.types {
 		s := m.sources[name]
 		for _, t := range types {
 			r := s.exact[t]

@@ -64,7 +64,16 @@ func (r *route) orderOf(source, destination string, ev *stale.Event) *driver.Ord
 
 // setOrders compiles the orders of the handlers of s.
 func (s *source) setOrders(handlers *handlerOrders, log *slog.Logger, at place) {
-	orders := handlers.bySource[s.Name]
+	orders, consumers := handlers.bySource[s.Name], false
+	switch {
+	case s.Order == nil:
+	case s.Consume != ConsumeSQL:
+		at.faultHint("order", "set it on the routes or the handlers of the source, or set consume: sql", "it is for SQL consumers, and the source has none")
+	case len(handlers.types[s.Name]) > 0:
+		at.faultHint("order", "give the handlers the Order instead", "handlers of this process take the events of the source")
+	default:
+		orders, consumers = []*Order{s.Order}, true
+	}
 	if len(orders) == 0 || s.extractor == nil {
 		return
 	}
@@ -77,6 +86,10 @@ func (s *source) setOrders(handlers *handlerOrders, log *slog.Logger, at place) 
 		rules, err := stale.NewOrder(s.Name, o.Key, o.Version, s.spec, s.extractor, log)
 		at.wrong("", err)
 		s.orders[o] = rules
+	}
+	if consumers {
+		s.orderFor = func(string) *Order { return s.Order }
+		return
 	}
 	s.orderFor = func(eventType string) *Order { return handlers.of(s.Name, eventType) }
 	s.work.Ordered = func(eventType string) bool { return s.orderFor(eventType) != nil }
@@ -95,7 +108,10 @@ func (s *source) orderOf(ev *stale.Event) (place *driver.Order, ordered bool) {
 	if o == nil {
 		return nil, false
 	}
-	return s.orders[o].OrderOf(handlerLines, ev, o.OnDead != DeadPass), true
+	if place = s.orders[o].OrderOf(handlerLines, ev, o.OnDead != DeadPass); place != nil {
+		place.Consumer = o == s.Order
+	}
+	return place, true
 }
 
 // handlerLines is the scope of the lines of handlers. Those of routes begin with the route's name.

@@ -205,6 +205,9 @@ func (s *setup) addRoutes(routes []Route, sources, targets []string, log *slog.L
 			if src := s.sources[name]; src != nil && ready.takesFrom(name) {
 				src.routes = append(src.routes, ready)
 				ready.setOrder(src, log, at)
+				if src.Order != nil {
+					found.at("sources."+name).fault("order", "route %q takes the events of the source, too: set the order on one of them", ready.Name)
+				}
 			}
 		}
 	}

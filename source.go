@@ -344,7 +344,7 @@ func (a *Ack) check(at place) {
 }
 
 // keepForRetries sets the dedupe window to the time that the provider retries, if the source sets
-// none and the window of all is shorter. It warns of a window in which a request does not lose its validity.
+// none and the window of all is shorter. It warns of a window that ends before a request loses its validity.
 func (s *source) keepForRetries(all *Config, at place) {
 	switch retries := say.Setting(s.retries); {
 	case s.DedupeWindow == 0 && s.retries > all.DedupeWindow:

@@ -169,7 +169,7 @@ type readSettings struct {
 
 func (s *readSettings) Weaknesses(context.Context) ([]driver.Weakness, error) { return s.weak, s.err }
 
-// CheckDurability logs what is unsafe. For the upkeep only a look that failed is an error, which it logs too.
+// CheckDurability logs unsafe settings. For the upkeep only a look that failed is an error, which it logs too.
 func TestUpkeepWatchesDurability(t *testing.T) {
 	t.Parallel()
 	store := &readSettings{}

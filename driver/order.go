@@ -19,6 +19,9 @@ type Order struct {
 	Line ObjectVersion
 	// Hold says that the line waits at the message while it is dead. Without it, the line goes on.
 	Hold bool
+	// Consumer says that an SQL consumer takes the event. Its line then has one due event at a time. SQLite, which
+	// has no such consumers, ignores it.
+	Consumer bool
 }
 
 // EventPlace returns the id of a handler's event in a line. A message stands there under its own id.

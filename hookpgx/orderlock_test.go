@@ -106,3 +106,61 @@ func TestLockOfALine(t *testing.T) {
 		t.Errorf("the verdict about the follower is %d, want %d", got, driver.Admitted)
 	}
 }
+
+// TestLockedLine admits two messages while another session keeps the line of one. It waits without an attempt, the other goes.
+func TestLockedLine(t *testing.T) {
+	t.Parallel()
+	w := warm(t)
+	lease := func() (all []driver.Message) {
+		leased, err := w.Lease(t.Context(), &driver.LeaseParams{Destination: "to-line", Limit: 10, For: time.Hour, MaxAttempts: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leased.Messages
+	}
+	var claims []driver.Claim
+	for _, id := range []string{"locked", "free"} {
+		c := newClaim(id, "line")
+		c.Messages[0].Order = &driver.Order{Line: driver.ObjectVersion{Object: driver.ObjectKey("stripe", "line", id), Source: "stripe"}}
+		claims = append(claims, c)
+		if id == "locked" {
+			w.exec(t, "INSERT INTO {schema}.object_version (object, source, version, shown, applied_at) VALUES ($1, 'stripe', '', '', now())", c.Messages[0].Order.Line.Object[:])
+		}
+	}
+	if _, err := w.Claim(t.Context(), &driver.ClaimParams{Claims: claims}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := w.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback(t.Context())
+	if _, err := other.Exec(t.Context(), "SELECT FROM "+w.schema+".object_version FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var p driver.AdmitParams
+	leased := lease()
+	for i := range leased {
+		p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: driver.MessageLease{ID: leased[i].ID, Token: leased[i].Token}})
+	}
+	got, err := w.Admit(t.Context(), &p)
+	if err != nil || len(got) != 2 {
+		t.Fatalf("Admit: %+v, %v, want two results", got, err)
+	}
+	for i := range got {
+		want := driver.Admitted
+		if leased[i].EventID == "locked" {
+			want = driver.Parked
+		}
+		if got[i].Verdict != want {
+			t.Errorf("the verdict about %q is %d, want %d", leased[i].EventID, got[i].Verdict, want)
+		}
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually.True(t, "the message is due again", func() bool { leased = lease(); return len(leased) > 0 })
+	if m := leased[0]; m.EventID != "locked" || m.Attempt != 1 {
+		t.Errorf("leased %q at attempt %d, want the one that waited, at its first", m.EventID, m.Attempt)
+	}
+}

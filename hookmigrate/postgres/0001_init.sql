@@ -134,6 +134,7 @@ CREATE TABLE {schema}.event_state (
 	undecided      boolean NOT NULL DEFAULT false, -- dead or skipped, and its messages were never decided
 	ended          boolean NOT NULL DEFAULT false, -- discarded, after its handler had ended its transaction
 	queued         boolean NOT NULL DEFAULT false, -- undecided, and a handler or a consumer works on it after a replay
+	in_line        boolean NOT NULL DEFAULT false, -- take looks at its line, see consumer_turn
 	received_at    timestamptz NOT NULL DEFAULT now(), -- of the event, for listings
 	due_at         timestamptz NOT NULL,
 	retry_in       bigint NOT NULL DEFAULT 0,      -- microseconds from the last failed attempt to due_at
@@ -250,7 +251,7 @@ CREATE TABLE {schema}.object_version (
 	shown      text NOT NULL,  -- the version for people
 	applied_at timestamptz NOT NULL,
 	-- Of a line: the message that was let go last, and may have arrived: no answer to it is recorded. Null: there is none.
-	-- Or the event that was let go last: it holds the line while a run has it.
+	-- Or the event that was let go last: it holds the line while a run has it. Or the one event of the line that take may take.
 	sending_id text COLLATE "C"
 ) WITH (fillfactor = 85);
 
@@ -1742,6 +1743,9 @@ COMMENT ON FUNCTION {schema}.complete(
 --   passes over one that is locked. So no two of them wait for each other.
 -- - A parked message is pending, and due at the time parked() names, so no lease finds it. It is due
 --   again when the messages before it have ended.
+-- - An event for take is parked from the claim on. settle_line gives its line to one event, sending_id, and makes it due.
+--   take takes no other. A consumer keeps the row of that event locked, not the line, until the end of its transaction: the
+--   line is given to no other event meanwhile. Its COMMIT settles the line.
 
 -- When parked messages are due: never. driver.ParkedUntil is the same time.
 CREATE FUNCTION {schema}.parked() RETURNS timestamptz
@@ -1777,6 +1781,37 @@ $$;
 
 COMMENT ON FUNCTION {schema}.lock_lines(bytea[], text[]) IS 'For hookonce itself: locks the lines of ordered messages.';
 
+-- Locks lines as lock_lines does, but waits for none. Returns those that other sessions have locked.
+CREATE FUNCTION {schema}.lock_free_lines(lines bytea[], sources text[]) RETURNS bytea[]
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '1ms'
+AS $$
+DECLARE
+	locked bytea[] := '{}';
+	next   record;
+BEGIN
+	BEGIN
+		PERFORM {schema}.lock_lines(lock_free_lines.lines, lock_free_lines.sources);
+		RETURN locked;
+	EXCEPTION WHEN lock_not_available THEN
+		NULL; -- one by one
+	END;
+	FOR next IN
+		SELECT DISTINCT ON (u.line) u.line, u.source FROM unnest(lock_free_lines.lines, lock_free_lines.sources) AS u (line, source) ORDER BY u.line
+	LOOP
+		BEGIN
+			PERFORM {schema}.lock_lines(ARRAY[next.line], ARRAY[next.source]);
+		EXCEPTION WHEN lock_not_available THEN
+			locked := locked || next.line;
+		END;
+	END LOOP;
+	RETURN locked;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.lock_free_lines(bytea[], text[]) IS 'For hookonce itself: locks those lines of ordered messages that are free.';
+
 -- Returns the message of a line that was let go, if it is open and no answer to it is recorded. It may have
 -- arrived, so it goes again before all others: a lower version must not follow it.
 --
@@ -1800,6 +1835,63 @@ $$;
 
 COMMENT ON FUNCTION {schema}.line_holder(bytea) IS 'For hookonce itself: the message of a line that may be on its way.';
 
+-- Skips an event for take that is older than the applied version of its line, unless somebody has locked it.
+CREATE FUNCTION {schema}.skip_passed(key bytea, line bytea, at timestamptz) RETURNS boolean
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE {schema}.event_state s
+	SET state = 4, note = 'stale', due_at = at, last_error = 'it is older than ' || v.shown || ', which was applied'
+	FROM {schema}.object_version v
+	WHERE s.key = (SELECT w.key FROM {schema}.event_state w WHERE w.key = skip_passed.key FOR UPDATE SKIP LOCKED)
+		AND s.state = 0 AND v.object = skip_passed.line;
+	RETURN FOUND;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.skip_passed(bytea, bytea, timestamptz) IS 'For hookonce itself: skips an event for take that is stale.';
+
+-- Gives a line to its first open event, and makes it due, unless a consumer has the event that had the line.
+CREATE FUNCTION {schema}.give_line(line bytea, id text, key bytea, at timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	before bytea;
+	due    timestamptz;
+BEGIN
+	SELECT o.event_key INTO before
+	FROM {schema}.object_version v
+	CROSS JOIN LATERAL (SELECT o.event_key FROM {schema}.ordered_message o WHERE o.message_id = v.sending_id AND o.line = give_line.line LIMIT 1) o
+	CROSS JOIN LATERAL (SELECT FROM {schema}.event_state s WHERE s.key = o.event_key AND s.state = 0 LIMIT 1) s
+	WHERE v.object = give_line.line;
+	IF before <> give_line.key THEN
+		SELECT s.due_at INTO due FROM {schema}.event_state s WHERE s.key = before AND s.state = 0 FOR UPDATE SKIP LOCKED;
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+		IF due <= give_line.at THEN -- otherwise it waits for its next attempt
+			UPDATE {schema}.event_state s SET due_at = {schema}.parked() WHERE s.key = before;
+		END IF;
+	END IF;
+	UPDATE {schema}.event_state s SET due_at = give_line.at
+	WHERE s.key = (SELECT w.key FROM {schema}.event_state w WHERE w.key = give_line.key FOR UPDATE SKIP LOCKED)
+		AND s.state = 0 AND s.due_at = {schema}.parked();
+	-- The time keeps a pruning that looked before from removing the line.
+	UPDATE {schema}.object_version v SET sending_id = give_line.id, applied_at = give_line.at
+	WHERE v.object = give_line.line AND v.sending_id IS DISTINCT FROM give_line.id;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.give_line(bytea, text, bytea, timestamptz) IS 'For hookonce itself: lets take have the next event of a line.';
+
 -- Makes the first open message of a line due if it is parked and none of the line may be on its way. On its
 -- way it closes the rows of messages that have ended. A dead letter with hold stops it, unless a higher
 -- version was sent. The caller has locked the line.
@@ -1816,9 +1908,10 @@ AS $$
 DECLARE
 	applied bytea := coalesce((SELECT v.version FROM {schema}.object_version v WHERE v.object = settle_line.line), '');
 	front   record;
+	n_stale integer := 0;
 BEGIN
 	LOOP
-		SELECT o.message_id, o.event_key, o.version, o.state, o.hold, m.state AS message_state, m.due_at INTO front
+		SELECT o.message_id, o.event_key, o.version, o.state, o.hold, o.forced, m.state AS message_state, m.due_at, m.in_line INTO front
 		FROM (
 			SELECT * FROM {schema}.ordered_message o
 			WHERE o.line = settle_line.line AND o.state < 2
@@ -1826,16 +1919,21 @@ BEGIN
 			LIMIT 1
 		) o
 		LEFT JOIN LATERAL (
-			SELECT m.state, m.due_at FROM {schema}.message m WHERE m.id = o.message_id
+			SELECT m.state, m.due_at, false AS in_line FROM {schema}.message m WHERE m.id = o.message_id
 			UNION ALL
-			SELECT s.state, s.due_at FROM {schema}.event_state s WHERE s.key = o.event_key
+			SELECT s.state, s.due_at, s.in_line FROM {schema}.event_state s WHERE s.key = o.event_key
 			LIMIT 1
 		) m ON true;
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
 		IF front.message_state IN (0, 1) THEN
-			EXIT;
+			EXIT WHEN NOT (front.in_line AND front.version <> '' AND front.version < applied) OR front.forced;
+			IF n_stale = 1000 OR NOT {schema}.skip_passed(front.event_key, settle_line.line, settle_line.at) THEN
+				RETURN; -- the sweep goes on
+			END IF;
+			n_stale := n_stale + 1;
+			CONTINUE;
 		END IF;
 		IF front.message_state = 3 AND front.hold AND (front.version = '' OR front.version >= applied) THEN
 			UPDATE {schema}.ordered_message o SET state = 1 WHERE o.message_id = front.message_id AND o.state = 0;
@@ -1846,7 +1944,9 @@ BEGIN
 	IF front.state = 1 THEN
 		UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = front.message_id;
 	END IF;
-	IF front.message_state = 0 AND front.due_at = {schema}.parked()
+	IF front.in_line THEN
+		PERFORM {schema}.give_line(settle_line.line, front.message_id, front.event_key, settle_line.at);
+	ELSIF front.message_state = 0 AND front.due_at = {schema}.parked()
 		AND coalesce({schema}.line_holder(settle_line.line), front.message_id) = front.message_id
 	THEN
 		BEGIN
@@ -1865,8 +1965,9 @@ $$;
 
 COMMENT ON FUNCTION {schema}.settle_line(bytea, timestamptz) IS 'For hookonce itself: makes the next message of a line due.';
 
--- Claims as the function claim does, and puts the new messages of ordered routes into their lines. It
--- only inserts: a claim waits for no line.
+-- Claims as the function claim does, and puts the new messages of ordered routes into their lines. Events for take are parked,
+-- and lines that are free are settled. A claim waits for no line: who has it settles it, or the sweep does. Of
+-- ordered_holds the bit 1 says that the line waits at a dead letter, and 2 that the event is for take.
 CREATE FUNCTION {schema}.claim_ordered(
 	lock_timeout text, at timestamptz,
 	keys bytea[], sources text[], event_ids text[], types text[], occurred timestamptz[],
@@ -1888,6 +1989,10 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 #variable_conflict use_column
+DECLARE
+	moment timestamptz := coalesce(claim_ordered.at, now());
+	lines  bytea[];
+	busy   bytea[];
 BEGIN
 	RETURN QUERY
 	SELECT c.* FROM {schema}.claim(
@@ -1899,7 +2004,7 @@ BEGIN
 	) c;
 	-- A duplicate may be of an event that was claimed without order: its messages join the line, too.
 	INSERT INTO {schema}.ordered_message (message_id, line, source, destination, version, received_at, hold)
-	SELECT o.id, o.line, o.source, m.destination, o.version, m.received_at, o.hold = 1
+	SELECT o.id, o.line, o.source, m.destination, o.version, m.received_at, o.hold & 1 = 1
 	FROM unnest(
 		claim_ordered.ordered_ids, claim_ordered.ordered_lines, claim_ordered.ordered_sources, claim_ordered.ordered_versions,
 		claim_ordered.ordered_holds
@@ -1912,6 +2017,21 @@ BEGIN
 	) m
 	ORDER BY o.id COLLATE "C"
 	ON CONFLICT (message_id) DO NOTHING;
+	lines := ARRAY(SELECT o.line FROM unnest(claim_ordered.ordered_lines, claim_ordered.ordered_holds) AS o (line, hold) WHERE o.hold > 1);
+	IF lines = '{}' THEN
+		RETURN;
+	END IF;
+	UPDATE {schema}.event_state s SET in_line = true, due_at = {schema}.parked()
+	FROM unnest(claim_ordered.ordered_ids, claim_ordered.ordered_holds) AS o (id, hold)
+	WHERE o.hold > 1 AND s.key = (
+		SELECT w.key FROM {schema}.event_state w
+		WHERE w.key = {schema}.event_of(o.id) AND w.state = 0 AND NOT w.in_line AND w.due_at <= moment
+		FOR UPDATE SKIP LOCKED
+	);
+	busy := {schema}.lock_free_lines(lines, ARRAY(
+		SELECT o.source FROM unnest(claim_ordered.ordered_sources, claim_ordered.ordered_holds) AS o (source, hold) WHERE o.hold > 1
+	));
+	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line) WHERE u.line <> ALL (busy)) l;
 END
 $$;
 
@@ -1971,7 +2091,7 @@ $$;
 COMMENT ON FUNCTION {schema}.turn_of(text, bytea, bytea, boolean) IS 'For hookonce itself: whether a message of a line may be sent.';
 
 -- Decides about leased messages, one row for each: 0 it is in no line, 1 it may be sent, 2 it was parked,
--- or its lease is lost, 3 it is stale. A message with a line joins it; without one, it is in the line that
+-- its lease is lost, or another session keeps its line, 3 it is stale. A message with a line joins it; without one, it is in the line that
 -- it joined before. At most one message of a line may be sent at a time, the lowest open one. It holds the
 -- line until an answer to it is recorded: if its lease runs out, it goes again first.
 CREATE FUNCTION {schema}.admit(
@@ -1986,6 +2106,7 @@ SET enable_bitmapscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
+SET lock_timeout = '1s'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -1993,6 +2114,9 @@ DECLARE
 	held      text[];
 	all_lines bytea[];
 	all_from  text[];
+	locked    bytea[]; -- lines that another session keeps
+	waiting   text[];  -- messages in them
+	again     timestamptz;
 	behind    bytea[] := '{}'; -- lines whose messages were parked
 	next      record;
 	turn      record;
@@ -2038,7 +2162,26 @@ BEGIN
 	) o ON true
 	WHERE u.id = ANY (held) AND coalesce(o.line, u.line) IS NOT NULL;
 	IF all_lines IS NOT NULL THEN
-		PERFORM {schema}.lock_lines(all_lines, all_from);
+		BEGIN
+			PERFORM {schema}.lock_lines(all_lines, all_from);
+		EXCEPTION WHEN lock_not_available THEN
+			locked := {schema}.lock_free_lines(all_lines, all_from);
+		END;
+	END IF;
+	IF locked <> '{}' THEN
+		-- Their messages have no attempt, and are due again soon. Those in other lines do not wait for them.
+		again := coalesce(admit.at, clock_timestamp()) + interval '1 second';
+		waiting := ARRAY(
+			SELECT u.id FROM unnest(admit.ids, admit.lines) AS u (id, line)
+			WHERE u.id = ANY (held) AND (
+				u.line = ANY (locked)
+				OR EXISTS (SELECT FROM {schema}.ordered_message o WHERE o.message_id = u.id AND o.line = ANY (locked))
+			)
+		);
+		UPDATE {schema}.message m SET state = 0, attempts = m.attempts - 1, due_at = again WHERE m.id = ANY (waiting);
+		UPDATE {schema}.event_state s SET due_at = again
+		WHERE s.key = ANY (ARRAY(SELECT {schema}.event_of(w.id) FROM unnest(waiting) AS w (id)));
+		held := ARRAY(SELECT h.id FROM unnest(held) AS h (id) WHERE h.id <> ALL (waiting));
 	END IF;
 	-- A message that is in another line stays there for now.
 	INSERT INTO {schema}.ordered_message AS o (message_id, line, source, destination, version, received_at, hold)
@@ -2221,6 +2364,11 @@ BEGIN
 	)
 	WHERE o.message_id = ANY (settle_places.ids) AND (o.state > 0 OR o.forced);
 	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line) ORDER BY u.line) l;
+	-- Events for take that are due again, as after a replay, and whose turn it is not.
+	UPDATE {schema}.event_state s SET due_at = {schema}.parked()
+	FROM {schema}.ordered_message o, {schema}.object_version v
+	WHERE o.message_id = ANY (settle_places.ids) AND s.key = o.event_key AND v.object = o.line
+		AND s.in_line AND s.state = 0 AND s.due_at <= moment AND v.sending_id IS DISTINCT FROM o.message_id;
 END
 $$;
 
@@ -2278,14 +2426,20 @@ SET enable_hashjoin = off
 SET enable_mergejoin = off
 SET jit = off
 AS $$
+DECLARE
+	source text;
 BEGIN
 	line := sweep_lines.after;
 	FOR i IN 1 .. sweep_lines.n LOOP
-		SELECT o.line INTO line FROM {schema}.ordered_message o WHERE o.line > sweep_lines.line AND o.state < 2 ORDER BY o.line LIMIT 1;
+		SELECT o.line, o.source INTO line, source FROM {schema}.ordered_message o WHERE o.line > sweep_lines.line AND o.state < 2 ORDER BY o.line LIMIT 1;
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
 		refusal := NULL;
+		IF NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = sweep_lines.line) THEN
+			-- Pruning removed the row while an event for take was claimed, which did not wait for it.
+			PERFORM {schema}.lock_lines(ARRAY[sweep_lines.line], ARRAY[source]);
+		END IF;
 		PERFORM v.object FROM {schema}.object_version v WHERE v.object = sweep_lines.line FOR UPDATE SKIP LOCKED;
 		IF FOUND THEN
 			BEGIN
@@ -2338,6 +2492,58 @@ CREATE CONSTRAINT TRIGGER refuse_autocommit AFTER INSERT ON {schema}.take_call
 -- Also in a session with session_replication_role = replica.
 ALTER TABLE {schema}.take_call ENABLE ALWAYS TRIGGER refuse_autocommit;
 
+-- Keys of events in lines that a call of take has taken: at the COMMIT, the trigger settles their lines, and deletes the row.
+CREATE UNLOGGED TABLE {schema}.taken_in_line (
+	keys bytea[] NOT NULL
+);
+
+CREATE FUNCTION {schema}.settle_taken() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET lock_timeout = '5s'
+AS $$
+BEGIN
+	DELETE FROM {schema}.taken_in_line t WHERE t.keys = NEW.keys;
+	PERFORM {schema}.settle_places(array_agg(o.message_id), array_agg(o.version), array_agg(e.event_id), NULL)
+	FROM unnest(NEW.keys) AS k (key)
+	JOIN {schema}.ordered_message o ON o.message_id = {schema}.place_of(k.key)
+	JOIN {schema}.event_state s ON s.key = k.key AND s.state = 2
+	JOIN {schema}.event e ON e.key = k.key;
+	RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.settle_taken() IS 'For take: lets the lines of taken events go on, at the COMMIT.';
+
+CREATE CONSTRAINT TRIGGER settle_taken AFTER INSERT ON {schema}.taken_in_line
+	DEFERRABLE INITIALLY DEFERRED
+	FOR EACH ROW EXECUTE FUNCTION {schema}.settle_taken();
+-- Also in a session with session_replication_role = replica.
+ALTER TABLE {schema}.taken_in_line ENABLE ALWAYS TRIGGER settle_taken;
+
+-- Whether take may take an event of a line, whose row it has locked: the line was given to it, and no lower one came since.
+CREATE FUNCTION {schema}.consumer_turn(key bytea) RETURNS boolean
+LANGUAGE plpgsql COST 100000
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	o record;
+BEGIN
+	SELECT m.message_id, m.line, m.version, m.forced INTO o FROM {schema}.ordered_message m WHERE m.message_id = {schema}.place_of(consumer_turn.key);
+	RETURN NOT FOUND
+		OR (SELECT v.sending_id FROM {schema}.object_version v WHERE v.object = o.line) IS NOT DISTINCT FROM o.message_id
+			AND (SELECT t.verdict FROM {schema}.turn_of(o.message_id, o.line, o.version, o.forced) t) = 1;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.consumer_turn(bytea) IS 'For take: whether it is the turn of an event of a line.';
+
 -- A row that take returns.
 CREATE TYPE {schema}.taken_event AS (
 	source          text,
@@ -2384,7 +2590,7 @@ BEGIN
 	-- of the table run, which rows come to and go from, and expect hundreds of thousands.
 	RETURN QUERY
 	WITH due AS MATERIALIZED (
-		SELECT s.ctid, s.key, s.due_at
+		SELECT s.ctid, s.key, s.due_at, s.in_line
 		FROM (
 			SELECT * FROM (
 				(
@@ -2402,19 +2608,22 @@ BEGIN
 			ORDER BY u.due_at
 		) c
 		CROSS JOIN LATERAL (
-			SELECT l.ctid, l.key, l.due_at FROM {schema}.event_state l
+			SELECT l.ctid, l.key, l.due_at, l.in_line FROM {schema}.event_state l
 			WHERE l.ctid = c.ctid AND l.key = c.key AND l.state = 0 AND l.due_at <= moment
 			FOR UPDATE SKIP LOCKED
 		) s
 		WHERE c.key NOT IN (SELECT unnest(ARRAY(SELECT unnest(r.keys) FROM {schema}.run r)))
 			AND (take_due.types IS NULL OR c.type LIKE ANY (take_due.types)) AND (take_due.event_key IS NULL OR c.key = take_due.event_key)
+			AND (NOT s.in_line OR {schema}.consumer_turn(s.key))
 		LIMIT take_due.n
 	), taken AS (
 		UPDATE {schema}.event_state s
 		SET state = 2, attempts = least(s.attempts, 2147483646) + 1, processed_at = now(), failed_at = NULL, last_error = NULL, note = ''
 		FROM due
 		WHERE s.ctid = due.ctid
-		RETURNING s.key, s.generation, s.key_generation, s.attempts, due.due_at
+		RETURNING s.key, s.generation, s.key_generation, s.attempts, due.due_at, due.in_line
+	), lined AS (
+		INSERT INTO {schema}.taken_in_line (keys) SELECT array_agg(t.key) FROM taken t WHERE t.in_line HAVING count(*) > 0
 	), shown AS (
 		INSERT INTO {schema}.feed_consumed (at, source, event_id, type, outcome, details)
 		SELECT moment, e.source, e.event_id, e.type, 'done', convert_to(json_build_object('attempt', t.attempts)::text, 'UTF8')
@@ -2645,6 +2854,9 @@ BEGIN
 		last_error = left(fail.error, 4096),
 		signature = CASE WHEN is_dead THEN {schema}.error_signature(left(fail.error, 4096)) END
 	WHERE e.key = failed;
+	IF s.in_line THEN
+		PERFORM {schema}.settle_places(ARRAY[{schema}.place_of(failed)], '{}', '{}', moment);
+	END IF;
 	INSERT INTO {schema}.feed_consumed (at, source, event_id, type, outcome, details)
 	SELECT moment, fail.source, fail.event_id, s.type, CASE WHEN is_dead THEN 'dead' ELSE 'retry' END,
 		convert_to(json_build_object('attempt', number, 'error', left(fail.error, 300))::text, 'UTF8')
@@ -2728,7 +2940,7 @@ $$;
 COMMENT ON FUNCTION {schema}.enqueue(text, bytea, text, jsonb, text, text, text) IS
 	'Writes a message to a destination in this transaction: it is sent if and only if the transaction commits. Returns its id. An id that was enqueued before writes nothing.';
 
-REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer, text[]),
+REVOKE EXECUTE ON FUNCTION {schema}.take(text, integer, text[]), {schema}.settle_taken(),
 	{schema}.fail(text, text, text, integer, interval, interval, boolean),
 	{schema}.enqueue(text, bytea, text, jsonb, text, text, text) FROM PUBLIC;
 

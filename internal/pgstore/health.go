@@ -100,7 +100,7 @@ FROM pg_trigger t
 JOIN pg_class c ON c.oid = t.tgrelid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1::text AND NOT t.tgisinternal AND t.tgenabled IN ('O', 'A')
-	AND (c.relname, t.tgname) <> ('take_call', 'refuse_autocommit')
+	AND (c.relname, t.tgname) NOT IN (('take_call', 'refuse_autocommit'), ('taken_in_line', 'settle_taken'))
 UNION ALL
 SELECT pg_catalog.format('rule %s on %s.%s', r.rulename, n.nspname, c.relname)
 FROM pg_rewrite r

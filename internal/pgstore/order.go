@@ -70,6 +70,9 @@ func (a *lineArgs) add(id string, o *driver.Order) {
 		if o.Hold {
 			hold = 1
 		}
+		if o.Consumer {
+			hold |= 2
+		}
 	}
 	a.ids, a.sources = append(a.ids, id), append(a.sources, source)
 	a.lines, a.versions, a.holds = append(a.lines, line), append(a.versions, version), append(a.holds, hold)
@@ -222,8 +225,10 @@ func (s *Store) replace(ctx context.Context, conn Conn, p *driver.ReplayParams, 
 			return err
 		}
 	}
-	if err := s.settle(ctx, conn, slices.Concat(plan.Skip, plan.Replace, again), p.Now); err != nil || len(again) == 0 || !p.Stale {
-		return err
+	if len(again) > 0 && p.Stale {
+		if err := scan(ctx, conn, noRows, s.text(forceSQL), again); err != nil {
+			return err
+		}
 	}
-	return scan(ctx, conn, noRows, s.text(forceSQL), again)
+	return s.settle(ctx, conn, slices.Concat(plan.Skip, plan.Replace, again), p.Now)
 }

@@ -55,8 +55,7 @@ func (b *batch[T]) committed() {
 	}
 }
 
-// failed ends a run in which the handler of event i failed, and returns the events that must run
-// alone.
+// failed ends a run after the handler of event i failed, and returns the events that must run alone.
 func (b *batch[T]) failed(i int, took time.Duration, err, verdict error) (again []driver.TakenEvent) {
 	switch {
 	case isCommitted(verdict):

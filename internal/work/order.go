@@ -62,8 +62,8 @@ func (w *Workers[T]) admit(ctx context.Context, src *Source, reserved []driver.T
 	return left, nil
 }
 
-// askStore admits events. If single rows are at fault, it tries halves. If another session keeps a line locked, the source rests,
-// and its events then go one by one.
+// askStore admits events. If single rows are at fault, it tries halves. If another session keeps a row locked, which is no line,
+// the source rests, and its events then go one by one.
 func (w *Workers[T]) askStore(ctx context.Context, events []*Event, messages []driver.OrderedMessage) ([]driver.Admission, error) {
 	admitted, err := w.db.Admit(ctx, &driver.AdmitParams{Messages: messages})
 	half := len(messages) / 2
@@ -94,7 +94,7 @@ func (w *Workers[T]) askStore(ctx context.Context, events []*Event, messages []d
 // a line go on behind an event that is dead.
 func (w *Workers[T]) notAdmitted(ctx context.Context, ev *Event, err error) {
 	if errors.Is(err, driver.ErrLockTimeout) || errors.Is(err, driver.ErrSerialization) {
-		about(w.log, takenOf([]*Event{ev})).Warn("the line of an event was locked; it is tried again", slog.Any("error", err))
+		about(w.log, takenOf([]*Event{ev})).Warn("a row of an event was locked; it is tried again", slog.Any("error", err))
 		return // it is due again after its reservation
 	}
 	rest, isFault := w.troubles.refuse([]driver.TakenEvent{ev.TakenEvent})

@@ -1,4 +1,4 @@
-// Package eventually lets tests wait for what must happen, on a machine of any speed. No other place
+// Package eventually lets tests wait, on a machine of any speed. No other place
 // says how long a test waits.
 package eventually
 

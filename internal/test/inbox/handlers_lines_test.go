@@ -58,6 +58,37 @@ func TestAdmissionRefused(t *testing.T) {
 	}
 }
 
+// Another session keeps the line of an event. Events of other lines, reserved with it, are done meanwhile. The event itself has
+// no failed attempt.
+func TestLockedLine(t *testing.T) {
+	t.Parallel()
+	l := onPGX(t)
+	mux := &hookonce.Mux[pgx.Tx]{}
+	hookonce.Handle(mux, "gh", "*", effectOf(l), byVersion)
+	one := func(c *hookonce.Config) { c.Workers, c.Batch = 1, 10 }
+	in := inbox(t, l, mux, one)
+	deliver(in, versioned("a", "1"))
+	stop := start(t, in)
+	wantDone(t, l, "a-1")
+	stop()
+	other := l.begin(t)
+	if _, err := other.Exec(t.Context(), "SELECT FROM object_version FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	deliver(in, versioned("a", "2"))
+	deliver(in, versioned("b", "1"))
+	deliver(in, versioned("b", "2"))
+	run(t, inbox(t, l, mux, one))
+	wantDone(t, l, "b-1", "b-2")
+	if ev := eventState(t, l.db, "a-2"); ev.State != driver.StatePending || ev.Attempts != 0 {
+		t.Errorf("a-2 is %s after %d attempts while its line is locked, want it pending", ev.State, ev.Attempts)
+	}
+	if err := other.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantDone(t, l, "a-2")
+}
+
 // syncBuffer is a log that is read while it is written.
 type syncBuffer struct {
 	mu   sync.Mutex

@@ -152,6 +152,8 @@ func TestBadOrdersOfHandlers(t *testing.T) {
 		"bad on_dead":    {"gh", hookonce.Order{Key: "body:o", OnDead: "wait"}, nil, "order.on_dead"},
 		"unknown source": {"github", byVersion, nil, "there is no such source"},
 		"inline":         {"gh", byVersion, inline, "a handler with an Order cannot be inline"},
+		"consumers, too": {"gh", byVersion, func(c *hookonce.Config) { forConsumers(c); c.Sources[0].Consume = hookonce.ConsumeSQL }, "handlers of this process take the events of the source"},
+		"no consumers":   {"gh", byVersion, forConsumers, "it is for SQL consumers, and the source has none"},
 	} {
 		mux := &hookonce.Mux[*sql.Tx]{}
 		hookonce.Handle(mux, bad.source, "*", effectOf(l), bad.order)
@@ -164,6 +166,8 @@ func TestBadOrdersOfHandlers(t *testing.T) {
 		}
 	}
 }
+
+func forConsumers(c *hookonce.Config) { c.Sources[0].Order = &byVersion }
 
 // The worker of TestOrderUnderKills gets its database and schema in these variables.
 const (

@@ -39,7 +39,7 @@ type library[T any] struct {
 	insert func(ctx context.Context, tx T, name string) error
 	read   func(t *testing.T) []string                  // the effects, sorted
 	exec   func(t *testing.T, text string, args ...any) // on hookonce's own tables; PostgreSQL only
-	begin  func(t *testing.T) (tx T)                    // rolled back at the end of the test; SQLite only
+	begin  func(t *testing.T) (tx T)                    // rolled back at the end of the test
 }
 
 // onPGX has a pool of ten on every machine. The default depends on the processors.
@@ -85,6 +85,17 @@ func onPGX(t testing.TB) *library[pgx.Tx] {
 			return names
 		},
 		exec: func(t *testing.T, text string, args ...any) { exec(t, text, args...) },
+		begin: func(t *testing.T) pgx.Tx {
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { tx.Rollback(context.Background()) })
+			if _, err := tx.Exec(t.Context(), "SET LOCAL search_path = "+name); err != nil {
+				t.Fatal(err)
+			}
+			return tx
+		},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestRights(t *testing.T) {
 		"DELETE FROM hookonce.event", "UPDATE hookonce.event SET body = ''", "DELETE FROM hookonce.event_state",
 		"INSERT INTO hookonce.event_state SELECT * FROM hookonce.event_state", "UPDATE hookonce.message SET state = 2",
 		"SELECT * FROM hookonce.message", "SELECT * FROM hookonce.quarantine", "SELECT * FROM hookonce.learned_secret", "SELECT * FROM hookonce.feed_consumed",
-		"TRUNCATE hookonce.take_call", "INSERT INTO hookonce.take_call VALUES (now())",
+		"TRUNCATE hookonce.taken_in_line", "INSERT INTO hookonce.taken_in_line VALUES ('{}')", "TRUNCATE hookonce.take_call", "INSERT INTO hookonce.take_call VALUES (now())",
 		"INSERT INTO hookonce.message SELECT * FROM hookonce.message", "INSERT INTO hookonce.event SELECT * FROM hookonce.event",
 		"UPDATE hookonce.event_state SET due_at = 'infinity'", "INSERT INTO hookonce.event_attempt SELECT * FROM hookonce.event_attempt",
 		"DROP FUNCTION hookonce.take", "ALTER TABLE hookonce.take_call DISABLE TRIGGER ALL",
@@ -63,6 +64,14 @@ func TestRights(t *testing.T) {
 		if err == nil {
 			t.Errorf("the role may run: %s", statement)
 		}
+	}
+	w.arrive(t, "o", 1, 2)
+	for _, id := range []string{"o-1", "o-2"} { // the COMMIT writes to tables that the role has no right on
+		s.run(t, "BEGIN")
+		if got := s.take(t, 10); !slices.Contains(got, id) {
+			t.Errorf("took %q, want %s", got, id)
+		}
+		s.run(t, "COMMIT")
 	}
 }
 

@@ -218,8 +218,7 @@ func (w *model) messages(keep func(m *modelMessage) bool) []*modelMessage {
 	return all
 }
 
-// latest returns the last time at which something happened after which the sender may deliver the event again, and that of
-// its last discard.
+// latest returns the time of the last change that lets the sender deliver the event again, and that of its last discard.
 func (e *modelEvent) latest() (latest, discarded time.Time) {
 	times := []time.Time{e.at, e.counts.LastAt}
 	for _, m := range e.messages {

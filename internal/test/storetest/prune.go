@@ -82,8 +82,7 @@ func pruneWindow(f *fixture) {
 	f.sameEvent(claimed(&old, p.Now))
 }
 
-// pruneFinishedLate lets something happen to events that are older than their window, after which their senders may deliver
-// them again. Each event stays for a window from then on; its body does not.
+// pruneFinishedLate changes events that are older than their window, so that their senders may deliver them again. Each event stays for a window from then on; its body does not.
 func pruneFinishedLate(f *fixture) {
 	late, window := t0.Add(90*day), 30*day
 	for name, happens := range map[string]func(c *driver.Claim){

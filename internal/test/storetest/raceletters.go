@@ -73,7 +73,7 @@ func raceDeadLetter(p *pair, queued bool) {
 		p.checkLetter(e, winners, told)
 		won[e.History[0].Action]++
 		if queued {
-			p.failQueued("stripe") // what is due would come first in the next round
+			p.failQueued("stripe") // a due one would come first in the next round
 			continue
 		}
 		for _, m := range p.lease(t0, "to-a", 10) {

@@ -80,8 +80,8 @@ func (r *routeReader) route(number int, n *node) {
 
 var orderKeys = []string{"key", "version", "on_dead"}
 
-// order reads the order of a route. The library checks its locations.
-func (r *routeReader) order(n *node) *hookonce.Order {
+// order reads the order of a route or a source. The library checks its locations.
+func (r *loader) order(n *node) *hookonce.Order {
 	if n == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ const (
 
 var sourceKeys = []string{
 	"provider", "secrets", "signature", "token", "timestamp", "event", "url", "scheme", "key", "params", "ack", "ack_key", "max_body", "ack_timeout",
-	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "on_dead", "stale",
+	"rate", "malformed", "redelivery", "replay_guard", "content_encoding", "dedupe_window", "retention", "consume", "order", "on_dead", "stale",
 	"reconcile",
 }
 
@@ -63,6 +63,7 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 		ReplayGuard:      r.boolean(m.get("replay_guard")),
 		ContentEncodings: r.words(m.get("content_encoding")),
 		Consume:          hookonce.Consume(r.word(m.get("consume"))),
+		Order:            r.order(m.get("order")),
 		OnDead:           r.word(m.get("on_dead")),
 		Stale:            r.stale(m.get("stale")),
 		Reconcile:        r.reconcile(m.get("reconcile")),
@@ -73,6 +74,9 @@ func (r *sourceReader) source(name string, n *node) hookonce.Source {
 	s.Provider = provider.Name(name)
 	if s.Consume == hookonce.ConsumeSQL && r.sqlite {
 		r.warn(m.get("consume"), "hookonce.take is on PostgreSQL only: on SQLite nothing takes the events, and they stay pending")
+	}
+	if s.Order != nil && r.sqlite {
+		r.fault(m.get("order"), "it is for SQL consumers, which are on PostgreSQL only")
 	}
 	r.scheme(&s, m)
 	r.secrets(&s, m)
