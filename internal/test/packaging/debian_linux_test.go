@@ -1,6 +1,7 @@
 package packaging
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
@@ -18,6 +20,11 @@ const settings = `database: sqlite:hookonce.db
 env_file: env
 sources:
   github: {provider: github, secrets: ["${GITHUB_WEBHOOK_SECRET}"]}
+  forwarded: {provider: none, event: {id: "header:webhook-id"}} # what the destination of github gets
+destinations:
+  itself: {url: "http://127.0.0.1:8080/webhooks/forwarded"}
+routes:
+  - {name: forward, sources: [github], to: itself}
 `
 
 const environment = "GITHUB_WEBHOOK_SECRET=0123456789abcdef0123456789abcdef\n"
@@ -44,7 +51,7 @@ func newMachine(t *testing.T) *machine {
 	if suite == "" {
 		t.Skip("NOT RUN: apt's sources name no mirror of a release that debootstrap knows")
 	}
-	must(t, "debootstrap", "--variant=minbase", suite, m.root, mirror)
+	must(t, "debootstrap", "--variant=minbase", "--include=ca-certificates", suite, m.root, mirror) // the network of the machine reaches no mirror
 	must(t, "mount", "-t", "proc", "proc", m.root+"/proc")
 	t.Cleanup(func() { must(t, "umount", "--lazy", m.root+"/proc") })
 	m.put(t, "/dev/null", "", 0o666)
@@ -152,6 +159,7 @@ func TestDeb(t *testing.T) {
 	m := newMachine(t)
 	m.fakeSystemd(t)
 
+	began := time.Now()
 	contains(t, m.followPage(t, older, "0.0.1"), "hookonce does not run yet. Name your senders in /etc/hookonce/hookonce.yaml")
 	contains(t, m.must(t, "hookonce version"), "hookonce v0.0.1\n")
 	contains(t, m.must(t, "getent passwd hookonce"), "/var/lib/hookonce:/usr/sbin/nologin")
@@ -165,11 +173,15 @@ func TestDeb(t *testing.T) {
 	stop := m.serve(t)
 	// Without --config, in any folder, also as a user who may not look into it.
 	for _, doctor := range []string{"hookonce doctor", "setpriv --reuid hookonce --regid hookonce --init-groups hookonce doctor"} {
-		contains(t, m.must(t, "chmod 0700 /root && cd /root && "+doctor), "/etc/hookonce/hookonce.yaml; sources: 1")
+		contains(t, m.must(t, "chmod 0700 /root && cd /root && "+doctor), "settings      /etc/hookonce/hookonce.yaml:5:3: sources.forwarded: unsigned")
 	}
 	answers := m.send(t, "before-upgrade")
 	contains(t, answers, `"status":"ok"`)
 	contains(t, answers, `"status":"duplicate"`)
+	m.forwarded(t, 1)
+	m.must(t, "hookonce events replay github before-upgrade --as-new")
+	m.forwarded(t, 2)
+	t.Logf("%s from the package to an event that was deduplicated, forwarded and replayed", time.Since(began).Round(time.Second))
 	stop()
 
 	contains(t, m.install(t, newer), "hookonce (0.0.2) over (0.0.1)")
@@ -188,6 +200,42 @@ func TestDeb(t *testing.T) {
 	contains(t, m.must(t, "dpkg -P hookonce"), "The database in /var/lib/hookonce stays")
 	contains(t, m.must(t, "ls /etc/hookonce 2>&1 || true"), "No such file")
 	contains(t, m.must(t, "ls -l /var/lib/hookonce/hookonce.db"), "hookonce hookonce")
+	m.scriptsOfRPM(t)
+}
+
+// scriptsOfRPM runs the scripts of the rpm as rpm does, at an installation, an upgrade and a removal.
+func (m *machine) scriptsOfRPM(t *testing.T) {
+	t.Helper()
+	m.must(t, "deluser hookonce 2>/dev/null || userdel hookonce 2>/dev/null; install -d /etc/hookonce; install -m 0600 /dev/null /etc/hookonce/env; rm -f /tmp/asked")
+	run := func(name, left string) string {
+		t.Helper()
+		script, err := os.ReadFile("../../../deploy/package/rpm/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.put(t, "/tmp/"+name, string(script), 0o755)
+		return m.must(t, "sh -e /tmp/"+name+" "+left)
+	}
+	run("pre", "1")
+	contains(t, run("post", "1"), "hookonce does not run yet")
+	contains(t, m.must(t, "stat -c '%a %G' /etc/hookonce/env"), "640 hookonce")
+	m.asked(t, "an installation", "daemon-reload")
+	run("pre", "2")
+	run("post", "2")
+	run("preun", "1")
+	run("postun", "1")
+	m.asked(t, "an upgrade", "daemon-reload", "daemon-reload", "try-restart hookonce.service")
+	run("preun", "0")
+	run("postun", "0")
+	m.asked(t, "a removal", "--no-reload disable --now hookonce.service", "daemon-reload")
+}
+
+// forwarded waits until the destination has had so many different messages.
+func (m *machine) forwarded(t *testing.T, want int) {
+	t.Helper()
+	eventually.True(t, fmt.Sprintf("the destination gets %d messages", want), func() bool {
+		return strings.Count(m.must(t, "hookonce events list --json --source forwarded"), `"event_id"`) == want
+	})
 }
 
 // fakeSystemd puts a systemctl into the Debian that only records its arguments: the scripts of the package believe
