@@ -17,9 +17,9 @@ import (
 func BenchmarkLines(b *testing.B) {
 	for _, c := range []struct {
 		open, ofOne int // open messages in lines of ten, and those of one more line
-	}{{10_000, 0}, {1_000_000, 0}, {1_000_000, 100_000}} {
+	}{{20_000, 0}, {1_000_000, 0}, {1_000_000, 100_000}} {
 		b.Run(fmt.Sprintf("open=%d,longest=%d", c.open, max(c.ofOne, 10)), func(b *testing.B) {
-			if c.open > 10_000 && !group.Long() {
+			if c.open > 20_000 && !group.Long() {
 				b.Skip("it inserts for a minute: it needs HOOKONCE_TEST=long")
 			}
 			dsn, schema := dbtest.Postgres(b)

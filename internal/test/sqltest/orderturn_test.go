@@ -1,0 +1,80 @@
+package sqltest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hookonce/hookonce/internal/test/eventually"
+)
+
+// A line is given to another event after take has looked at it, and before take locks the event: take leaves the event out.
+func TestTurnEndsBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	w.arrive(t, "a", 5)
+	w.exec(t, `DO $do$ BEGIN
+		EXECUTE replace(pg_get_functiondef('hookonce.consumer_turn(bytea)'::regprocedure), 'consumer_turn', 'turn');
+	END $do$`)
+	w.exec(t, `CREATE OR REPLACE FUNCTION hookonce.consumer_turn(key bytea) RETURNS boolean LANGUAGE plpgsql COST 100000 AS $$
+		DECLARE answer boolean := hookonce.turn(key);
+		BEGIN
+			PERFORM pg_advisory_lock_shared(hashtext('hookonce.turn'));
+			PERFORM pg_advisory_unlock_shared(hashtext('hookonce.turn'));
+			RETURN answer;
+		END $$`)
+	holder, consumer := w.connect(t), w.connect(t)
+	holder.run(t, "SELECT pg_advisory_lock(hashtext('hookonce.turn'))")
+	consumer.run(t, "BEGIN")
+	got := make(chan []string, 1)
+	go func() { got <- consumer.take(t, 1) }()
+	pid := consumer.PgConn().PID()
+	eventually.True(t, "take waits", func() bool {
+		return get[bool](t, w, "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1::bigint AND NOT granted)", int64(pid))
+	})
+	w.exec(t, "UPDATE hookonce.object_version SET sending_id = 'another'")
+	holder.run(t, "SELECT pg_advisory_unlock(hashtext('hookonce.turn'))")
+	if ids := eventually.Receive(t, "take", got); len(ids) > 0 {
+		t.Errorf("took %q, although the line was given to another event", ids)
+	}
+}
+
+// A refused row of the next event does not keep the one before from being done, nor a later one from arriving.
+func TestRefusedNextInLine(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s := w.connect(t)
+	w.arrive(t, "a", 1, 2)
+	w.exec(t, `CREATE FUNCTION hookonce.no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
+		CREATE TRIGGER no BEFORE UPDATE ON hookonce.event_state FOR EACH ROW WHEN (OLD.due_at = hookonce.parked()) EXECUTE FUNCTION hookonce.no()`)
+	s.run(t, "BEGIN")
+	s.wantTake(t, 10, "a-1")
+	s.run(t, "COMMIT")
+	w.exec(t, "DROP TRIGGER no ON hookonce.event_state")
+	w.wantStates(t, map[string]string{"a-1": "done", "a-2": "pending"})
+	w.sweep(t)
+	s.run(t, "BEGIN")
+	s.wantTake(t, 10, "a-2")
+	s.run(t, "ROLLBACK")
+}
+
+// Two calls in one transaction settle their lines at its COMMIT.
+func TestTwoTakesInOrder(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s := w.connect(t)
+	w.arrive(t, "a", 1, 2)
+	w.arrive(t, "b", 1, 2)
+	s.run(t, "BEGIN")
+	got := slices.Concat(s.take(t, 1), s.take(t, 1))
+	s.run(t, "COMMIT")
+	s.run(t, "BEGIN")
+	next := s.take(t, 10)
+	slices.Sort(got)
+	slices.Sort(next)
+	if !slices.Equal(got, []string{"a-1", "b-1"}) || !slices.Equal(next, []string{"a-2", "b-2"}) {
+		t.Errorf("took %q, and then %q", got, next)
+	}
+	if n := get[int](t, w, "SELECT count(*) FROM hookonce.taken_in_line"); n > 0 {
+		t.Errorf("%d rows of a committed transaction are left", n)
+	}
+}
