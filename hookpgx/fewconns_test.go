@@ -41,7 +41,7 @@ func TestFewConnections(t *testing.T) {
 				ended := make(chan error, 1)
 				go func() { ended <- in.Run(ctx) }()
 				const n = 100
-				good := deliverAll(t, in, n)
+				good := deliverFrom(t, in, 0, n)
 				if good < n*97/100 {
 					t.Errorf("%d of %d deliveries were answered 200", good, n)
 				}
@@ -129,7 +129,7 @@ func TestLongHandlerOnTwoConnections(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- in.Run(ctx) }()
 	eventually.Receive(t, "the handler begins", begun)
-	good := deliverAll(t, in.Engine, 100)
+	good := deliverFrom(t, in.Engine, 0, 100)
 	if good < 97 {
 		t.Errorf("%d of 100 deliveries were answered 200", good)
 	}
@@ -170,11 +170,6 @@ func newFew(t *testing.T, store *hookpgx.Store, kind string, done *atomic.Int64)
 		t.Fatal(err)
 	}
 	return in.Engine
-}
-
-func deliverAll(t *testing.T, in *hookonce.Engine, n int) int64 {
-	t.Helper()
-	return deliverFrom(t, in, 0, n)
 }
 
 // deliverFrom delivers n events, from a number on, by 20 senders, and returns how many were answered 200. The engine must be ready

@@ -71,7 +71,7 @@ func TestLeasePastRefusals(t *testing.T) {
 }
 
 // TestLeaseNamesTheRightOnes has messages at the front that are refused for a reason that may concern all: beside one with a fault of
-// its own, and so many that a lease does not pass over them. It names what is sure, and leases the last one.
+// its own, and so many that a lease does not pass over them. It names those that are refused for sure, and leases the last message.
 func TestLeaseNamesTheRightOnes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -107,7 +107,7 @@ func TestLeaseNamesTheRightOnes(t *testing.T) {
 			for range 5 {
 				got, err := w.Lease(t.Context(), p)
 				if err != nil {
-					break // what is left may be refused for a reason that concerns all
+					break // the reason may concern all of the others
 				}
 				leased += len(got.Messages)
 				for _, m := range got.Refused {

@@ -128,7 +128,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// TestPlatformNames has the settings by which managed servers are told apart.
+// TestPlatformNames sets one setting of each managed server.
 func TestPlatformNames(t *testing.T) {
 	t.Parallel()
 	w := warm(t)

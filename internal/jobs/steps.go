@@ -67,7 +67,7 @@ type task struct {
 const maxRefused = 20
 
 // past is work of a job that is not recorded yet. The database has refused some events for a reason that may concern all.
-// That is their own fault once another event was changed. Until then the job stays at its place, and the task goes on.
+// Once another event was changed, the refusals are their own fault. Until then the job stays at its place, and the task goes on.
 type past struct {
 	step    driver.JobStep // counts
 	refused int
@@ -147,8 +147,8 @@ func (t *task) record(ctx context.Context, p place, cursor string, letters []dri
 }
 
 // judge reports whether the refused events are at fault by themselves: another one was changed, or there is no other one.
-// The error says that the database may be the reason, at the end of the job or after too many refusals. A job that has changed
-// others, earlier, ends with a few that stay refused.
+// The error says that the database may be the reason, at the end of the job or after too many refusals. If the
+// job has changed others before, a few refused ones at its end are at fault.
 func (t *task) judge(more bool) (bool, error) {
 	few := t.job.Done > 0 && (t.past.refused <= maxRefused || t.most > maxRefused<<5)
 	switch {

@@ -63,17 +63,18 @@ var reserveSQL = statement(reserveText(""))
 var reserveOneSQL = statement(reserveText(" AND s.key = $10::bytea"))
 
 // reservableKeysSQL returns the keys of the events that are due. Its arguments are those of reserveSQL, and it locks no row.
-var reservableKeysSQL = statement(strings.ReplaceAll(`
+// Its WHERE is always true: it gives the arguments that it does not use their types.
+var reservableKeysSQL = statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
-), fresh AS MATERIALIZED (`+reservableSQL(freshSQL, "")+`
-), tried AS MATERIALIZED (`+reservableSQL(triedSQL, "")+`
+), fresh AS MATERIALIZED (` + reservableSQL(freshSQL, "") + `
+), tried AS MATERIALIZED (` + reservableSQL(triedSQL, "") + `
 )
 SELECT c.key
 FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
 WHERE $3::bigint + $7::bigint >= 0
 ORDER BY c.due_at, c.key
-LIMIT $1::int`, "FOR UPDATE SKIP LOCKED", ""))
+LIMIT $1::int`)
 
 // reserveText has one more condition on due events.
 func reserveText(condition string) string {
@@ -81,7 +82,9 @@ func reserveText(condition string) string {
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
 ), fresh AS MATERIALIZED (` + reservableSQL(freshSQL, condition) + `
+	FOR UPDATE SKIP LOCKED
 ), tried AS MATERIALIZED (` + reservableSQL(triedSQL, condition) + `
+	FOR UPDATE SKIP LOCKED
 ), sized AS MATERIALIZED (
 	SELECT c.key, c.due_at, (sum(s.size) OVER w)::bigint AS bytes, row_number() OVER w AS place
 	FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
@@ -106,15 +109,14 @@ CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) 
 ORDER BY d.was_due_at, d.key`
 }
 
-// reservableSQL locks the due rows of a kind.
+// reservableSQL finds the due rows of a kind.
 func reservableSQL(kind, condition string) string {
 	return `
 	SELECT s.key, s.due_at
 	FROM {schema}.event_state s
 	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + condition + `
 	ORDER BY s.source, s.due_at
-	LIMIT $1::int
-	FOR UPDATE SKIP LOCKED`
+	LIMIT $1::int`
 }
 
 // Reserve implements [driver.Store].

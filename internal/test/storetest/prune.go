@@ -82,7 +82,8 @@ func pruneWindow(f *fixture) {
 	f.sameEvent(claimed(&old, p.Now))
 }
 
-// pruneFinishedLate changes events that are older than their window, so that their senders may deliver them again. Each event stays for a window from then on; its body does not.
+// pruneFinishedLate changes events that are older than their window, so that their senders may deliver them again. Each event
+// stays for a window from then on; its body does not.
 func pruneFinishedLate(f *fixture) {
 	late, window := t0.Add(90*day), 30*day
 	for name, happens := range map[string]func(c *driver.Claim){

@@ -1,12 +1,16 @@
 package app
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
+	"github.com/hookonce/hookonce/driver"
 )
 
 // mount mounts a file system of a kind on a new folder until the test ends.
@@ -55,16 +59,12 @@ func TestDatabaseInMemory(t *testing.T) {
 		text := inFolder(t, folder)
 		_, err := OpenStore(t.Context(), settings(t, text))
 		wantHint(t, err, "hookonce.db is in memory ("+kind+")", "allow_unsafe: [volatile_filesystem]")
-		for file, kept := range map[string]bool{"hookonce.db": true, "new.db": false} {
+		for file, open := range map[string]func(context.Context, *config.Settings) (driver.Store, error){"hookonce.db": OpenStore, "new.db": CreateStore} {
 			link := filepath.Join(t.TempDir(), "linked.db")
 			if err := os.Symlink(filepath.Join(folder, file), link); err != nil {
 				t.Fatal(err)
 			}
-			create := OpenStore
-			if !kept {
-				create = CreateStore
-			}
-			_, err := create(t.Context(), settings(t, "database: sqlite:"+link+"\n"))
+			_, err := open(t.Context(), settings(t, "database: sqlite:"+link+"\n"))
 			wantHint(t, err, "linked.db is in memory ("+kind+")", "allow_unsafe: [volatile_filesystem]")
 		}
 		_, checks := statuses(t, settings(t, text+"allow_unsafe: [volatile_filesystem]"))
