@@ -129,9 +129,11 @@ func (in *Engine) lookSince(ctx context.Context, name string, state *driver.Reco
 		in.tell.Reconciled(observe.Reconciled{Source: name, Ended: true, Err: err})
 		return until, 0, err
 	}
+	// Most providers tell the second of an event: one of this second may be younger.
+	began := state.BeganAt.Truncate(time.Second)
 	from := state.DoneUntil.Add(-lookOverlap)
-	if state.DoneUntil.After(state.Now) || from.Before(state.BeganAt) { // the clock was ahead, or this is an early look
-		from = state.BeganAt
+	if state.DoneUntil.After(state.Now) || from.Before(began) { // the clock was ahead, or this is an early look
+		from = began
 	}
 	if oldest := state.Now.Add(windowMargin - in.windowOf(src)); state.DoneUntil.Before(oldest) {
 		in.log.Warn("the provider's list was not looked at for long: events of that time are too old to be claimed",

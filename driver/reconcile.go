@@ -33,7 +33,7 @@ const MissedKept = 24 * time.Hour
 type Reconcile struct {
 	Source      string
 	List        [sha256.Size]byte // which list
-	BeganAt     time.Time         // nothing older is looked at
+	BeganAt     time.Time         // nothing older than its second is looked at
 	DoneUntil   time.Time         // all events up to then were looked at
 	Fence       int64             // of the lease
 	LeasedUntil time.Time         // a time that has passed: no process holds it
