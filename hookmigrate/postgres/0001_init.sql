@@ -1855,6 +1855,12 @@ $$;
 
 COMMENT ON FUNCTION {schema}.skip_passed(bytea, bytea, timestamptz) IS 'For hookonce itself: skips an event for take that is stale.';
 
+-- Lines whose first event could not be given to take at once: another session had the line, or a consumer the event before.
+-- Each sweep of lines begins with them. A crash of the server empties the table: the sweep of all lines finds them.
+CREATE UNLOGGED TABLE {schema}.busy_line (
+	line bytea NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
 -- Gives a line to its first open event, and makes it due, unless a consumer has the event that had the line.
 CREATE FUNCTION {schema}.give_line(line bytea, id text, key bytea, at timestamptz) RETURNS void
 LANGUAGE plpgsql
@@ -1878,6 +1884,7 @@ BEGIN
 	IF before <> give_line.key THEN
 		SELECT s.due_at INTO due FROM {schema}.event_state s WHERE s.key = before AND s.state = 0 FOR UPDATE SKIP LOCKED;
 		IF NOT FOUND THEN
+			INSERT INTO {schema}.busy_line VALUES (give_line.line);
 			RETURN;
 		END IF;
 		IF due <= give_line.at THEN -- otherwise it waits for its next attempt
@@ -1971,7 +1978,7 @@ $$;
 COMMENT ON FUNCTION {schema}.settle_line(bytea, timestamptz) IS 'For hookonce itself: makes the next message of a line due.';
 
 -- Claims as the function claim does, and puts the new messages of ordered routes into their lines. Events for take are parked,
--- and lines that are free are settled. A claim waits for no line: who has it settles it, or the sweep does. Of
+-- and lines that are free are settled. A claim waits for no line: the next sweep settles busy ones. Of
 -- ordered_holds the bit 1 says that the line waits at a dead letter, and 2 that the event is for take.
 CREATE FUNCTION {schema}.claim_ordered(
 	lock_timeout text, at timestamptz,
@@ -2036,6 +2043,7 @@ BEGIN
 	busy := {schema}.lock_free_lines(lines, ARRAY(
 		SELECT o.source FROM unnest(claim_ordered.ordered_sources, claim_ordered.ordered_holds) AS o (source, hold) WHERE o.hold > 1
 	));
+	INSERT INTO {schema}.busy_line SELECT unnest(busy);
 	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line) WHERE u.line <> ALL (busy)) l;
 END
 $$;
@@ -2419,6 +2427,43 @@ $$;
 COMMENT ON FUNCTION {schema}.mark_ordered(bigint, bytea[], bytea[], bigint, text) IS
 	'For hookonce itself: records a run with events of lines.';
 
+-- Settles busy lines. Those that are still busy remain.
+CREATE FUNCTION {schema}.settle_busy_lines() RETURNS void
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+DECLARE
+	next bytea;
+BEGIN
+	FOR next IN
+		WITH gone AS (
+			DELETE FROM {schema}.busy_line b
+			WHERE b.ctid = ANY (ARRAY(SELECT w.ctid FROM {schema}.busy_line w LIMIT 10000 FOR UPDATE SKIP LOCKED))
+			RETURNING b.line
+		)
+		SELECT DISTINCT g.line FROM gone g
+	LOOP
+		PERFORM v.object FROM {schema}.object_version v WHERE v.object = next FOR UPDATE SKIP LOCKED;
+		IF NOT FOUND THEN
+			INSERT INTO {schema}.busy_line SELECT v.object FROM {schema}.object_version v WHERE v.object = next;
+			CONTINUE;
+		END IF;
+		BEGIN
+			PERFORM {schema}.settle_line(next, now());
+		EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
+			NULL; -- a trigger refuses a row: the sweep of all lines tells it
+		END;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.settle_busy_lines() IS 'For hookonce itself: settles lines that were busy when an event for take came.';
+
 -- Settles up to n lines with open messages that come after a line, and returns them. It passes over
 -- those that are locked, as their holder looks at them, and those with a row that a trigger refuses to change.
 CREATE FUNCTION {schema}.sweep_lines(after bytea, n integer, OUT line bytea, OUT refusal text) RETURNS SETOF record
@@ -2434,6 +2479,7 @@ AS $$
 DECLARE
 	source text;
 BEGIN
+	PERFORM {schema}.settle_busy_lines();
 	line := sweep_lines.after;
 	FOR i IN 1 .. sweep_lines.n LOOP
 		SELECT o.line, o.source INTO line, source FROM {schema}.ordered_message o WHERE o.line > sweep_lines.line AND o.state < 2 ORDER BY o.line LIMIT 1;

@@ -1,9 +1,11 @@
 package sqltest
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
+	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
@@ -76,5 +78,42 @@ func TestTwoTakesInOrder(t *testing.T) {
 	}
 	if n := get[int](t, w, "SELECT count(*) FROM hookonce.taken_in_line"); n > 0 {
 		t.Errorf("%d rows of a committed transaction are left", n)
+	}
+}
+
+// An event that came while its line was locked, or while a consumer held the one after it, is found by the next sweep, wherever
+// that one is.
+func TestBusyLinesAreSweptFirst(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s, other := w.connect(t), w.connect(t)
+	sweepElsewhere := func() {
+		t.Helper()
+		last := driver.Key(bytes.Repeat([]byte{0xff}, len(driver.Key{})))
+		if _, _, err := w.store.SweepLines(t.Context(), last, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.arrive(t, "a", 1)
+	s.run(t, "BEGIN")
+	s.wantTake(t, 10, "a-1")
+	s.run(t, "COMMIT")
+	other.run(t, "BEGIN")
+	other.run(t, "SELECT FROM hookonce.object_version FOR UPDATE")
+	w.arrive(t, "a", 3)
+	sweepElsewhere() // the line is still locked
+	other.run(t, "COMMIT")
+	sweepElsewhere()
+	s.run(t, "BEGIN")
+	s.wantTake(t, 10, "a-3")
+	w.arrive(t, "a", 2)
+	sweepElsewhere() // a-3 is still held
+	s.run(t, "ROLLBACK")
+	sweepElsewhere()
+	s.run(t, "BEGIN")
+	s.wantTake(t, 10, "a-2")
+	s.run(t, "COMMIT")
+	if n := get[int](t, w, "SELECT count(*) FROM hookonce.busy_line"); n > 0 {
+		t.Errorf("%d busy lines are left", n)
 	}
 }
