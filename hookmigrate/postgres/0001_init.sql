@@ -2488,8 +2488,9 @@ BEGIN
 		END IF;
 		refusal := NULL;
 		IF NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = sweep_lines.line) THEN
-			-- Pruning removed the row while an event for take was claimed, which did not wait for it.
-			PERFORM {schema}.lock_lines(ARRAY[sweep_lines.line], ARRAY[source]);
+			-- The line is new, or pruning removed the row while an event for take was claimed, which did not wait for it. It waits
+			-- for no session that inserts the row: such a session may wait for other lines that the sweep has.
+			PERFORM {schema}.lock_free_lines(ARRAY[sweep_lines.line], ARRAY[source]);
 		END IF;
 		PERFORM v.object FROM {schema}.object_version v WHERE v.object = sweep_lines.line FOR UPDATE SKIP LOCKED;
 		IF FOUND THEN

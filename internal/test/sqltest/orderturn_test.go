@@ -81,6 +81,26 @@ func TestTwoTakesInOrder(t *testing.T) {
 	}
 }
 
+// The sweep waits for no session that makes the row of a line: that one may wait for a line of the sweep.
+func TestSweepWaitsForNoNewLine(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s, other := w.connect(t), w.connect(t)
+	w.arrive(t, "a", 1)
+	w.arrive(t, "b", 1)
+	w.exec(t, "DELETE FROM hookonce.object_version")
+	other.run(t, "BEGIN")
+	other.run(t, `INSERT INTO hookonce.object_version (object, source, version, shown, applied_at)
+		SELECT line, 'shop', '', '', now() FROM hookonce.ordered_message ORDER BY line DESC LIMIT 1`)
+	w.sweep(t)
+	s.run(t, "BEGIN")
+	if got := s.take(t, 10); len(got) != 1 {
+		t.Errorf("took %q beside the line that is made, want one event", got)
+	}
+	s.run(t, "ROLLBACK")
+	other.run(t, "COMMIT")
+}
+
 // An event that came while its line was locked, or while a consumer held the one after it, is found by the next sweep, wherever
 // that one is.
 func TestBusyLinesAreSweptFirst(t *testing.T) {
