@@ -42,8 +42,11 @@ type planNode struct {
 }
 
 // count adds the number of rows that the node and its children read from each table, except for the server's own: they
-// are as large as the schemas of all tests.
+// are as large as the schemas of all tests. The entries of a bitmap count as rows of its index.
 func (n *planNode) count(read map[string]float64) {
+	if n.Type == "Bitmap Index Scan" {
+		read[n.Index] += n.Rows * n.Loops
+	}
 	if n.Relation != "" && n.Type != "ModifyTable" && !strings.HasPrefix(n.Relation, "pg_") {
 		read[n.Relation] += (n.Rows + n.Removed) * n.Loops
 	}

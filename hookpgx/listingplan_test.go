@@ -98,7 +98,7 @@ func (e *explained) boundedTo(t *testing.T, most float64, what string, run func(
 	for _, plan := range e.of(t, run) {
 		read := map[string]float64{}
 		plan.Plan.count(read)
-		for _, table := range []string{"event", "event_state", "message", "type_rollup"} {
+		for _, table := range []string{"event", "event_state", "message", "type_rollup", "message_due"} {
 			if read[table] > most || plan.Plan.scans(table) {
 				t.Errorf("%s: %.0f rows of %s were read, by this plan:\n%+v", what, read[table], table, plan.Plan)
 			}

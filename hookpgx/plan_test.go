@@ -275,6 +275,9 @@ func plansWithoutStatistics(t *testing.T) {
 	w.exec(t, "UPDATE {schema}.message SET state = 0")
 	w.exec(t, "UPDATE {schema}.event_state SET state = 0")
 	plans.bound(t, "backlog of the living", measure(t, w, 200))
+	w.exec(t, "UPDATE {schema}.message SET state = 2 WHERE get_byte(event_key, 0) > 20")
+	plans.bounded(t, "open events", listEvents(t, w, &driver.EventFilter{State: driver.StateRunning}, 50))
+	plans.bounded(t, "open messages", listMessages(t, w, &driver.MessageFilter{State: driver.StatePending}, 50))
 }
 
 // measure measures the backlog of names with and without work.

@@ -229,26 +229,28 @@ func (w *eventWalk) edge(ctx context.Context, step walk.Step, n int) (last drive
 
 func (w *eventWalk) match(ctx context.Context, step walk.Step, n int) (events []driver.Event, err error) {
 	where, _ := w.where()
-	from, order, run := w.s.schema+".event_overview", "received_at DESC, key DESC", readStep
 	if rows := rowsOf[w.f.State]; rows != "" {
 		where.terms = append(where.terms, strings.ReplaceAll(rows, "{schema}", w.s.schema)) // implied by the state, and cheaper
 	}
-	switch {
-	case w.isKeyed || w.implied != "":
+	from, order, run := w.s.schema+".event_overview", "received_at DESC, key DESC", readStep
+	// A lateral query looks the events up one by one. Its OFFSET keeps the order of the look-ups.
+	lookUp := func(places, terms string) string {
+		return places + " p CROSS JOIN LATERAL (SELECT * FROM " + from + terms + " AND key = p.place_key OFFSET 0) o"
+	}
+	if w.number == "" || w.isKeyed || w.implied != "" {
 		where.terms = append(where.terms, where.step(step, "received_at", "key"), where.received("received_at", w.f.Since, w.f.Until))
-		if w.implied != "" {
-			// With an array the planner can only look the keys up one by one. With IN it may join and
-			// read all events.
-			where.terms = append(where.terms, "key = ANY (ARRAY("+w.implied+"))")
+	}
+	switch points := w.implied; {
+	case w.isKeyed || points != "":
+		if w.isKeyed {
+			points = "SELECT pg_catalog.unnest(" + where.arg(keyArgs(w.keys)) + "::bytea[])"
 		}
-		run = read
-	case w.number == "":
-		where.terms = append(where.terms, where.step(step, "received_at", "key"), where.received("received_at", w.f.Since, w.f.Until))
-	default:
-		// OFFSET keeps the order of the look-ups.
-		found := "(SELECT * FROM " + from + where.sql() + " AND key = p.place_key OFFSET 0) o"
-		from = "(SELECT DISTINCT u.received_at AS place_at, u.key AS place_key FROM (" + w.candidates(where, step, "") + ") u" +
-			" ORDER BY u.received_at DESC, u.key DESC OFFSET 0) p CROSS JOIN LATERAL " + found
+		from = lookUp("(SELECT DISTINCT k.key AS place_key FROM ("+points+") k (key))", where.sql())
+		run, where.terms = readPoints, []string{"true"}
+	case w.number != "":
+		terms := where.sql()
+		from = lookUp("(SELECT DISTINCT u.received_at AS place_at, u.key AS place_key FROM ("+w.candidates(where, step, "")+") u"+
+			" ORDER BY u.received_at DESC, u.key DESC OFFSET 0)", terms)
 		order, where.terms = "place_at DESC, place_key DESC", []string{"true"}
 	}
 	err = run(ctx, w.db, opEvents, func(r Rows) error {

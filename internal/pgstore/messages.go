@@ -145,7 +145,7 @@ func (w *messageWalk) order() messageOrder {
 // reader returns the function that runs a statement.
 func (w *messageWalk) reader() func(context.Context, DB, string, func(Rows) error, string, ...any) error {
 	if w.isPoint() {
-		return read
+		return readPoints
 	}
 	return readStep
 }

@@ -67,10 +67,24 @@ func (c *condition) received(receivedAt string, since, until time.Time) string {
 // step is small, but the server may expect that no row of it matches, and read a whole table instead.
 const stepSQL = inOrderSQL + "; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL max_parallel_workers_per_gather = 0"
 
+// pointsSQL makes the server look rows up one by one, each by one index. Without statistics of a new table, it may expect that
+// few messages are open, and read the whole index of them for each row.
+const pointsSQL = "SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; " +
+	"SET LOCAL enable_mergejoin = off; SET LOCAL jit = off"
+
 // readStep runs a statement of a step.
 func readStep(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
+	return readWith(ctx, stepSQL, db, op, each, sql, args...)
+}
+
+// readPoints runs a statement for rows whose keys are known.
+func readPoints(ctx context.Context, db DB, op string, each func(Rows) error, sql string, args ...any) error {
+	return readWith(ctx, pointsSQL, db, op, each, sql, args...)
+}
+
+func readWith(ctx context.Context, settings string, db DB, op string, each func(Rows) error, sql string, args ...any) error {
 	return readFailed(db, op, db.Transaction(ctx, Snapshot, func(conn Conn) error {
-		if err := conn.Script(ctx, stepSQL); err != nil {
+		if err := conn.Script(ctx, settings); err != nil {
 			return err
 		}
 		return scan(ctx, conn, each, sql, args...)
