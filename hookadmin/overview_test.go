@@ -213,11 +213,11 @@ func TestAnOpenCircuitIsShown(t *testing.T) {
 	})
 	eventually.True(t, "the overview warns, with the last error", func() bool { // attempts are stored after the circuit knows them
 		got := warnings(g.page(t, "/", 200))
-		return len(got) == 2 && strings.HasPrefix(got[0], "! Database ") && circuitWarning.MatchString(got[1])
+		return len(got) == 1 && circuitWarning.MatchString(got[0])
 	})
 }
 
-var circuitWarning = regexp.MustCompile(`^Circuit open The destination billing failed .* The last error: answered 500.* \(\d+ of lab, .* UTC\)\. ` +
+var circuitWarning = regexp.MustCompile(`^! Circuit open The destination billing failed .* The last error: answered 500.* \(\d+ of lab, .* UTC\)\. ` +
 	`Once it is repaired, this retries at once: hookonce destinations retry billing Copy$`)
 
 type circuits struct {
@@ -229,5 +229,23 @@ type circuits struct {
 			Since     *time.Time
 			NextProbe *time.Time `json:"next_probe"`
 		}
+	}
+}
+
+// The page of a source says how to set its sender up: one that hands its secret over, and one without a name.
+func TestSetUpOfASender(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
+	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = store, engine })
+	if got := text(a.page(t, "/sources/todo", 200)); !strings.Contains(got, "Let the source take the secret that Asana sends") ||
+		!strings.Contains(got, "hookonce sources arm todo") || strings.Contains(got, "Copy the signing secret") {
+		t.Errorf("a sender that hands its secret over: %s", got)
+	}
+	if got := text(a.page(t, "/sources/lab", 200)); !strings.Contains(got, "Set up at the sender") || strings.Contains(got, "signed as") {
+		t.Errorf("an unsigned sender: %s", got)
+	}
+	if got := text(a.page(t, "/sources/default", 200)); !strings.Contains(got, "Copy the signing secret of Stripe") {
+		t.Errorf("a sender with a secret to copy: %s", got)
 	}
 }

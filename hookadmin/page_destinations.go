@@ -93,6 +93,14 @@ func healthOf(d *destinationRow) (health, why string) {
 	return "working", ""
 }
 
+// judge says that a destination does not work if no attempt has succeeded lately: a gateway that has just started has
+// not seen it fail.
+func (d *destinationRow) judge(lately *destinationActivity) {
+	if d.Health == "working" && lately != nil && lately.Attempts > 0 && lately.Success == "0%" {
+		d.Health, d.Why = "watch", "No attempt of the last 24 hours succeeded."
+	}
+}
+
 // entries are the entries of the runbook about its health.
 func (d *destinationRow) entries() []runbook.Entry {
 	switch {
@@ -128,6 +136,7 @@ func (h *handling) showDestinations(w http.ResponseWriter, r *http.Request) {
 	for i := range content.Destinations {
 		if row := &content.Destinations[i]; known != nil {
 			row.Activity = (*known)[row.Name]
+			row.judge(row.Activity)
 		}
 	}
 	h.render(w, r, http.StatusOK, "destinations.html", &page{Title: "Destinations", Content: content, Live: &live{Every: 10}, Made: content.Stale.orNow(now)})
@@ -193,9 +202,15 @@ func (h *handling) showDestination(w http.ResponseWriter, r *http.Request) {
 	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*destinationFigures, error) {
 		return h.destinationFigures(ctx, row.Name, span, now)
 	})
+	if content.Figures != nil {
+		content.judge(content.Figures.Activity)
+	}
+	if content.Stale.Known() {
+		content.Form = form{} // it would fail
+	}
 	h.render(w, r, http.StatusOK, "destination.html", &page{
 		Title: row.Name + " · Destinations", Heading: row.Name, Up: &link{"../destinations", "Destinations"}, Content: content,
-		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now), See: row.entries(),
+		Flash: h.takeFlash(w, r), Live: &live{Every: 10}, Charts: true, Made: content.Stale.orNow(now), See: content.entries(),
 	})
 }
 

@@ -253,7 +253,6 @@ func eventFacts(root string, d *EventDetail) []fact {
 	}
 	return append(facts,
 		fact{Name: "Attempts", Value: newText(say.Number(d.AttemptCount), 20)},
-		fact{Name: "Generation", Value: newText(say.Number(d.Generation), 20)},
 	)
 }
 

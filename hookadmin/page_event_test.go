@@ -106,7 +106,7 @@ func TestEventPage(t *testing.T) {
 	g.enqueue(t, "e1")
 	g.settle(t, driver.MessageDead)
 	page := g.show(t, "/events/lab/e1", 200)
-	wantText(t, page, "dead", "e1", "answered 410", "410", "X-Two", "1 delivery", "From socket to effect", "attempt 1 failed for good", "billing", "curl -X POST",
+	wantText(t, page, "dead", "e1", "answered 410", "410", "X-Two", "1 delivery", "Timeline", "attempt 1 failed for good", "billing", "curl -X POST",
 		"hookonce send http://127.0.0.1:3000/ --from-event lab e1 --secret", "hookonce listen --from http", " --source lab --since 20")
 	if strings.Contains(page, "s3cret") {
 		t.Error("the page shows the path of a destination's URL")

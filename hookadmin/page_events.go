@@ -29,6 +29,11 @@ func (p *eventsPage) Repeated() bool {
 	return slices.ContainsFunc(p.Rows, func(r eventRow) bool { return r.Duplicates > 0 })
 }
 
+// Noted reports whether a row has something in the column of notes.
+func (p *eventsPage) Noted() bool {
+	return slices.ContainsFunc(p.Rows, func(r eventRow) bool { return r.Note != "" || r.LastError != "" || r.By == "reconcile" })
+}
+
 // eventRow is an event in a listing, with the names of its destinations.
 type eventRow struct {
 	Event

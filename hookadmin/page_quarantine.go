@@ -15,8 +15,9 @@ var quarantinePageParameters = append(slices.Clone(quarantineParameters), "refre
 // quarantinePage is the content of quarantine.html and quarantined.html.
 type quarantinePage struct {
 	*listPage
-	Form form
-	Rows []quarantineRow
+	Form  form
+	Rows  []quarantineRow
+	Alone bool // the page of one request, which shows its body at once
 }
 
 // quarantineRow is a quarantined request, with what its body shows.
@@ -71,9 +72,9 @@ func (h *handling) showQuarantinedPage(w http.ResponseWriter, r *http.Request) {
 	}
 	now := time.Now()
 	l := startList(r, url.Values{}, "quarantine", nil)
-	content := &quarantinePage{listPage: l, Form: h.newForm(r), Rows: h.quarantineRows([]driver.QuarantinedRequest{*found}, false)}
+	content := &quarantinePage{listPage: l, Form: h.newForm(r), Alone: true, Rows: h.quarantineRows([]driver.QuarantinedRequest{*found}, false)}
 	h.render(w, r, http.StatusOK, "quarantined.html", &page{
-		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: Time(now),
+		Title: "Quarantined request", Up: &link{l.Root + "quarantine", "Quarantine"}, Content: content, Made: Time(now), See: []runbook.Entry{runbook.Unreadable},
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,11 @@ type searchPage struct {
 	Searched string
 	Pager    pager
 	Text     string // link to the events that hold the text
+}
+
+// Told reports whether a row has something in the column about it.
+func (p *searchPage) Told() bool {
+	return slices.ContainsFunc(p.Rows, func(h Hit) bool { return h.Destination != "" || h.Reason != "" })
 }
 
 // showSearchPage leads to the only hit of an id, or shows all hits.

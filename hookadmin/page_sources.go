@@ -219,6 +219,17 @@ type sourcePage struct {
 	Events  string // link to its events
 }
 
+// Sender names the sender in a sentence.
+func (p *sourcePage) Sender() string {
+	if p.Spec.Docs == "" { // any HMAC sender, for example
+		return "the sender"
+	}
+	return p.Title
+}
+
+// Arm is the command that lets the source take a secret.
+func (p *sourcePage) Arm() string { return "hookonce sources arm " + p.Name }
+
 // entries are the entries of the runbook about its health.
 func (p *sourcePage) entries() []runbook.Entry {
 	if p.Figures == nil || p.Figures.Activity == nil || p.Figures.Activity.See == "" {

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,47 @@ func TestTimeline(t *testing.T) {
 			if kind != other && marks[kind] == shape {
 				t.Errorf("%s and %s have one shape", kind, other)
 			}
+		}
+	}
+}
+
+// A long text unfolds by <details>. A browser ends a paragraph before that, which leaves an empty one.
+func TestNoParagraphHoldsATextThatUnfolds(t *testing.T) {
+	t.Parallel()
+	names, err := files.ReadDir("templates")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d templates, %v", len(names), err)
+	}
+	for _, entry := range names {
+		source, err := files.ReadFile("templates/" + entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(source)) {
+			if paragraph.MatchString(line) {
+				t.Errorf("%s: %s", entry.Name(), line)
+			}
+		}
+	}
+}
+
+var paragraph = regexp.MustCompile(`<p\b[^>]*>[^<]*{{template "text"`)
+
+// A gateway that has just started has not seen a destination fail, so the figures of a day count, too.
+func TestADestinationThatOnlyFailsDoesNotWork(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		lately *destinationActivity
+		want   string
+	}{
+		{nil, "working"},
+		{&destinationActivity{Success: "–"}, "working"},
+		{&destinationActivity{Attempts: 9, Success: "11.1%"}, "working"},
+		{&destinationActivity{Attempts: 9, Success: "0%"}, "watch"},
+	} {
+		d := &destinationRow{Health: "working"}
+		if d.judge(c.lately); d.Health != c.want {
+			t.Errorf("with %+v it is %s, want %s", c.lately, d.Health, c.want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type warning struct {
 	Steps   []string // what to do, one after the other, after Text
 	See     runbook.Entry
 	Link    *link // to See; set by allWarnings
-	Grave   bool  // events may be forged, go unnoticed, or take effect twice
+	Grave   bool  // messages are not sent; events may be forged, go unnoticed, or take effect twice
 }
 
 // shortWindow reports whether s forgets events while the provider still retries them.
@@ -34,23 +34,17 @@ func (s *Source) shortWindow() bool { return s.DedupeWindowSeconds < s.ProviderR
 // ShortWindow is shortWindow for templates.
 func (s sourceRow) ShortWindow() bool { return s.shortWindow() }
 
-// allWarnings returns all warnings, grave ones first. away says why the database has no answer, or is "";
-// stats is nil if it could not count.
+// allWarnings returns all warnings, the most urgent first: those of what fails now, then those of settings.
+// away says why the database has no answer, or is ""; stats is nil if it could not count.
 func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string) []warning {
 	var all []warning
-	if away != "" {
-		all = append(all, warning{
-			Kind: "Database", Grave: true, Text: away, See: runbook.Unavailable,
-			Advice: "Until it can be used again, deliveries are answered 503, and their senders repeat them.", Command: "hookonce doctor",
-		})
-	}
 	sources := NewSourcePage(h.engine.Operator().Sources()).Sources
 	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addFailures(r, page)
 	if away == "" {
 		all = append(append(all, h.warningsOfLately(r, sources)...), h.warningsOfLooks(r, sources)...)
 	}
-	all = append(append(all, warningsOfSources(sources)...), warningsOfDestinations(page.Destinations)...)
+	all = append(append(all, warningsOfDestinations(page.Destinations)...), warningsOfSources(sources)...)
 	for _, text := range h.warnings() {
 		all = append(all, warning{Kind: "Settings", Text: text, Command: "hookonce config check"})
 	}
@@ -89,14 +83,11 @@ func (h *handling) warningsOfLooks(r *http.Request, sources []Source) []warning 
 
 func warningsOfSources(sources []Source) []warning {
 	var all []warning
+	var unsigned []string
 	for i := range sources {
 		s := &sources[i]
 		if s.Unsigned {
-			all = append(all, warning{
-				Kind: "Unsigned", Grave: true,
-				Text:   fmt.Sprintf("Requests to the source %s are not verified: anyone who can reach it can forge events.", s.Name),
-				Advice: "Choose a provider or a scheme that signs, or make sure that only the sender can reach it.", Command: "hookonce providers",
-			})
+			unsigned = append(unsigned, s.Name)
 		}
 		if s.shortWindow() {
 			retries := inWords(seconds(s.ProviderRetriesSeconds))
@@ -108,6 +99,13 @@ func warningsOfSources(sources []Source) []warning {
 				Command: "dedupe_window: " + say.Setting(seconds(s.ProviderRetriesSeconds)),
 			})
 		}
+	}
+	if len(unsigned) > 0 {
+		all = append(all, warning{
+			Kind: "Unsigned", Grave: true,
+			Text:   "Requests to these sources are not verified: " + strings.Join(unsigned, ", ") + ". Anyone who can reach them can forge events.",
+			Advice: "Choose a provider or a scheme that signs, or make sure that only the sender can reach it.", Command: "hookonce providers",
+		})
 	}
 	return all
 }
@@ -126,7 +124,7 @@ func warningsOfDestinations(destinations []Destination) []warning {
 			})
 		case d.Circuit != nil && d.Circuit.Open:
 			w := warning{
-				Kind: "Circuit open", About: about, See: entryOf(d),
+				Kind: "Circuit open", Grave: true, About: about, See: entryOf(d),
 				Text: fmt.Sprintf("failed %s in a row. Since %s it gets only probes.",
 					say.Count(d.Circuit.Failures, "time"), toTheSecond(d.Circuit.Since)),
 				Advice: "Once it is repaired, this retries at once:", Command: d.RetryCommand(),

@@ -129,8 +129,13 @@
     // A pattern lets lower bars through: paint the ground first.
     const underlaid = parts.flatMap((s, i) => [{ ...options.series[i + 1], fill: ground }, options.series[i + 1]]);
     options.series = [{}, ...underlaid];
-    options.scales.y = { range: (_, min, max) => [Math.min(min, 0) * 1.05, Math.max(max, 1) * 1.05] };
-    return [options, [data.at, ...columns.flatMap((c) => [c, c])], data.series.map((s) => [swatches[patterns[s.name] ?? ''], s.tone, s.name])];
+    // A flood below the axis would flatten the bars above it: cut it, and say so.
+    const highest = Math.max(0, ...columns.flat());
+    const lowest = Math.min(0, ...columns.flat());
+    const cut = highest > 0 && lowest < -8 * highest;
+    options.scales.y = { range: () => [(cut ? -2 * highest : lowest) * 1.05, Math.max(highest, 1) * 1.05] };
+    const name = (s) => s.name + (s.below && cut ? ` (cut: up to ${short(Math.max(...s.values))})` : '');
+    return [options, [data.at, ...columns.flatMap((c) => [c, c])], data.series.map((s) => [swatches[patterns[s.name] ?? ''], s.tone, name(s)])];
   }
 
   // classes draws a row for each class: a heat map over time.

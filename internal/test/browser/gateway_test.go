@@ -248,6 +248,9 @@ func (g *gateway) makeHistory(t *testing.T) {
 			driver.Figure{Of: driver.FigureBacklog, At: at, Name: "billing", Label: driver.BacklogMessages, N: wave / 3},
 			driver.Figure{Of: driver.FigureBacklog, At: at, Name: "billing", Label: driver.BacklogMessagesAge, N: wave / 5},
 		)
+		if i == 30 { // a flood of refusals, which must not flatten the rest of the chart
+			all = append(all, driver.Figure{Of: driver.FigureDeliveries, At: at, Name: "stripe", Label: "refused", N: 50_000})
+		}
 		if i%7 == 0 {
 			all = append(all,
 				driver.Figure{Of: driver.FigureDeliveries, At: at, Name: "stripe", Label: "refused", N: 12},

@@ -36,6 +36,7 @@ var pages = []struct{ name, path, shows string }{
 	{"quarantine", "/quarantine", "Where Stripe has the event id"},
 	{"sources", "/sources", "shop"},
 	{"source", "/sources/stripe", "How late duplicates come"},
+	{"source-unsigned", "/sources/lab", "Set up at the sender"},
 	{"source-silent", "/sources/shop", "Shorter than the provider retries"},
 	{"destinations", "/destinations", "ledger"},
 	{"destination", "/destinations/ledger", "Retry now"},
@@ -114,6 +115,11 @@ func checkPage(t *testing.T, v *tab, name, shows string) {
 		v.checkPhone(t, name)
 	}
 	if v.look.script {
+		if name == "overview" {
+			if legend := eval[string](t, v, `document.querySelector('#plot-deliveries .legend').textContent`); !strings.Contains(legend, "refused (cut: up to 50k)") {
+				t.Errorf("the flood of refusals is not cut: %s", legend)
+			}
+		}
 		if drawn := eval[bool](t, v, `[...document.querySelectorAll('[data-plot]')].every((e) => e.querySelector('canvas'))`); !drawn {
 			t.Errorf("%s has a chart that is not drawn", name)
 		}

@@ -157,7 +157,7 @@ func printEvent(w io.Writer, found *hookadmin.EventDetail) {
 	printHistory(w, found)
 	printPayload(w, found)
 	if o := found.OtherBody; o != nil { // the first delivery with another body
-		fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes, SHA-256 %s\n", at(o.At), o.BodySize, shown.Escape(o.BodySHA256))
+		fmt.Fprintf(w, "\nOther body, delivered at %s: %d bytes\nSHA-256 %s\n", at(o.At), o.BodySize, shown.Escape(o.BodySHA256))
 		printHeadersAndBody(w, o.Headers, o.Body, o.BodyBase64)
 	}
 }

@@ -132,3 +132,16 @@ func TestPipesHaveEverything(t *testing.T) {
 		t.Errorf("a pipe has\n%s", shown)
 	}
 }
+
+// The sheet of an event fits, apart from bodies and answers, which are printed byte for byte.
+func TestTheSheetOfAnEventFits(t *testing.T) {
+	t.Parallel()
+	const sum = "c306d6cccb4456bd799c5c6b09c0d9590d39c26d89a6ab452c9de893e309b5cf"
+	s := &screenOf{columns: 80}
+	printEvent(s, &hookadmin.EventDetail{
+		Event:     hookadmin.Event{Source: "lab", EventID: longEventID, Type: longType, LastError: longError, ReceivedAt: hookadmin.Time(time.Now())},
+		Headers:   map[string][]string{"X-Signature": {sum + sum}},
+		OtherBody: &hookadmin.OtherBody{At: hookadmin.Time(time.Now()), BodySize: 73, BodySHA256: sum},
+	})
+	wantFit(t, s)
+}
