@@ -101,6 +101,7 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 		Wake:     in.relays.Wake,
 		Reopened: in.wakeAll,
 		Observe:  in.tell.Handled,
+		Refused:  func(source string) { in.tell.RowRefused(source, "") },
 		Lost:     in.tell.Lost,
 		Trace:    in.tell.TracesHandlers(),
 	})
@@ -164,6 +165,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, orders handlerO
 		ObjectOf:   func(m *driver.Message) (driver.ObjectVersion, bool) { return in.setup.Load().objectOf(m, in.log) },
 		OrderOf:    func(m *driver.Message) *driver.Order { return in.setup.Load().orderOf(m, in.log) },
 		Ordered:    in.mayHaveLines,
+		Refused:    func(destination string) { in.tell.RowRefused("", destination) },
 	}
 	in.relays = relay.NewGroup(store, relayed)
 	in.relays.Set(first.relayed())

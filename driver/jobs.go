@@ -268,21 +268,21 @@ type UndiscardParams struct {
 	Operation string // the id of the request or job that discarded
 	Limit     int    // 1 to MaxJobStep
 	After     string // Undiscarded.Next of the call before; "" at the beginning
-	Pass      bool   // the letters stay discarded, because the database refuses to change them: they count as failed
+	Pass      bool   // the letters stay discarded, because the database refuses to change them
 	// Step, if not nil, is recorded in the same commit, with Undone as Done and Skipped added, as
 	// StepJob does. Its Cursor and End are set by Undiscard: the next place, or the end.
-	Step *JobStep
-	Now  time.Time // tests only; zero means the database's clock
+	Step   *JobStep
+	Unsure bool      // unless a letter becomes dead again, Step only prolongs the lease
+	Now    time.Time // tests only; zero means the database's clock
 }
 
 // Recorded returns p.Step with the result of the call.
 func (p *UndiscardParams) Recorded(done *Undiscarded) *JobStep {
 	step := *p.Step
-	if p.Pass {
-		step.Failed += int64(done.Skipped)
-	} else {
-		step.Done, step.Skipped = step.Done+int64(done.Undone), step.Skipped+int64(done.Skipped)
+	if p.Unsure && done.Undone == 0 {
+		return &JobStep{ID: step.ID, Fence: step.Fence, For: step.For, Now: step.Now}
 	}
+	step.Done, step.Skipped = step.Done+int64(done.Undone), step.Skipped+int64(done.Skipped)
 	if step.Cursor = done.Next; done.Next == "" {
 		step.End = JobDone
 	}

@@ -159,6 +159,9 @@ type TakeParams struct {
 	// HandlerTimeout is the time limit of a handler. The store allows some more before it cuts a
 	// silent process off.
 	HandlerTimeout time.Duration
+	// Skip and Refused are like those of ReserveParams, for a store that changes rows to take events.
+	Skip    []Key
+	Refused func(RefusedEvent)
 	// Retry is the schedule of the handlers. It is recorded with the run, because SweepRuns in
 	// another process counts the attempt if the run is interrupted.
 	Retry Retry
@@ -276,7 +279,22 @@ type ReserveParams struct {
 	// Suspects is like TakeParams.Suspects.
 	Suspects Suspects
 	For      time.Duration // duration of the reservation
-	Now      time.Time     // tests only; zero means the database's clock
+	Skip     []Key         // events to leave out
+	// Refused, unless it is nil, is called for due events that are passed over, because the database refuses to change their rows.
+	Refused func(RefusedEvent)
+	Now     time.Time // tests only; zero means the database's clock
+}
+
+// Unreserved returns the outcome of a reserved event that is due again at once.
+func Unreserved(e *TakenEvent) *FinishParams {
+	return &FinishParams{Results: []WorkResult{{Key: e.Key, Outcome: WorkPostponed, ReservedUntil: e.DueAt}}}
+}
+
+// RefusedEvent is an event whose row the database refuses to change, as a trigger of its owner may.
+type RefusedEvent struct {
+	Key     Key
+	EventID string
+	Err     error
 }
 
 // SweepRunsParams are the parameters of Store.SweepRuns.

@@ -1,8 +1,10 @@
 package hookpgx_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,8 +108,11 @@ func TestLeaseNamesTheRightOnes(t *testing.T) {
 			leased := 0
 			for range 5 {
 				got, err := w.Lease(t.Context(), p)
-				if err != nil {
-					break // the reason may concern all of the others
+				if err != nil { // the reason may concern all of the others
+					if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "42501") {
+						t.Errorf("Lease: the error is %v, want that of the trigger", err)
+					}
+					break
 				}
 				leased += len(got.Messages)
 				for _, m := range got.Refused {
@@ -155,38 +160,96 @@ func TestTakePastRefusals(t *testing.T) {
 	}
 }
 
-// TestReservePastRefusals has a trigger that refuses to reserve the first two of six events. The others are reserved.
+// TestReservePastRefusals has a trigger that refuses to reserve the first two of seven events, and has lost its server at the
+// sixth. The others are reserved as far as the limit and the bytes allow, and the two are named.
 func TestReservePastRefusals(t *testing.T) {
 	t.Parallel()
-	for _, code := range []string{"UX001", "42501", "57014"} {
+	for _, code := range []string{"UX001", "42501", "57014", "0A000", "XX000", "XX001"} {
 		t.Run(code, func(t *testing.T) {
 			t.Parallel()
 			w := open(t, nil)
-			w.claimForSQL(t, 6)
-			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW
-				WHEN (NEW.key IN ('\x`+fmt.Sprintf("%x", driver.EventKey("shop", "evt_0"))+`', '\x`+
-				fmt.Sprintf("%x", driver.EventKey("shop", "evt_1"))+`')) EXECUTE FUNCTION {schema}.refuse()`)
+			w.claimForSQL(t, 7)
+			w.refuseEvents(t, code, "shop", "evt_0", "evt_1")
+			w.exec(t, fmt.Sprintf(`CREATE FUNCTION {schema}.away() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				RAISE EXCEPTION 'not now' USING ERRCODE = '57P01'; END $$;
+				CREATE TRIGGER away BEFORE UPDATE ON {schema}.event_state FOR EACH ROW
+				WHEN (NEW.key = '\x%x') EXECUTE FUNCTION {schema}.away()`, driver.EventKey("shop", "evt_5")))
+			var named []string
 			p := &driver.ReserveParams{Source: "shop", Types: []string{"*"}, Limit: 3, For: time.Hour}
-			var got []string
-			for range 2 {
+			p.Refused = func(e driver.RefusedEvent) { named, p.Skip = append(named, e.EventID), append(p.Skip, e.Key) }
+			reserve := func(want ...string) {
+				t.Helper()
 				events, err := w.Reserve(t.Context(), p)
-				if err != nil {
-					t.Fatal(err)
-				}
+				var got []string
 				for _, e := range events {
 					got = append(got, e.EventID)
 				}
+				if (err != nil) != (want == nil) || !slices.Equal(got, want) {
+					t.Errorf("reserved %q, error %v, want %q", got, err, want)
+				}
 			}
-			if want := []string{"evt_2", "evt_3", "evt_4", "evt_5"}; !slices.Equal(got, want) {
-				t.Errorf("reserved %q, want %q", got, want)
+			all := *p
+			p.Bytes = 2 * int64(len("{}")+len("body of evt_2"))
+			reserve("evt_2", "evt_3")
+			if want := []string{"evt_0", "evt_1"}; !slices.Equal(named, want) {
+				t.Errorf("named %q, want %q", named, want)
 			}
-			if events, err := w.Reserve(t.Context(), p); err == nil {
-				t.Errorf("Reserve of the refused events alone: %+v, want an error", events)
+			*p = all
+			reserve("evt_4") // what it has before the loss of its server
+			p.Skip = append(p.Skip, driver.EventKey("shop", "evt_5"))
+			reserve("evt_6")
+			p.Skip = nil
+			w.exec(t, "DROP TRIGGER away ON {schema}.event_state")
+			reserve("evt_5")
+			p.Skip = nil
+			reserve() // the refused ones alone
+		})
+	}
+}
+
+// TestReserveBehindManyRefusals has a trigger that refuses the first 45 of 48 events. The others are reserved, the newest first, and
+// with the events left out that were named before, all.
+func TestReserveBehindManyRefusals(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"UX001", "42501"} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			w := open(t, nil)
+			w.claimForSQL(t, 48)
+			var refused []string
+			for i := range 45 {
+				refused = append(refused, fmt.Sprint("evt_", i))
+			}
+			w.refuseEvents(t, code, "shop", refused...)
+			named := map[string]int{}
+			p := &driver.ReserveParams{Source: "shop", Types: []string{"*"}, Limit: 1, For: time.Hour}
+			p.Refused = func(e driver.RefusedEvent) { named[e.EventID]++; p.Skip = append(p.Skip, e.Key) }
+			var got []string
+			for range 3 {
+				events, err := w.Reserve(t.Context(), p)
+				if err != nil || len(events) != 1 {
+					t.Fatalf("reserved %+v, error %v, want one event", events, err)
+				}
+				got = append(got, events[0].EventID)
+			}
+			if want := []string{"evt_47", "evt_46", "evt_45"}; !slices.Equal(got, want) || len(named) != 45 {
+				t.Errorf("reserved %q and named %d, want %q and 45", got, len(named), want)
 			}
 		})
 	}
+}
+
+// refuseEvents has a trigger refuse changes of events.
+func (w *world) refuseEvents(t *testing.T, code, source string, ids ...string) {
+	t.Helper()
+	keys := make([]string, len(ids))
+	for i, id := range ids {
+		keys[i] = fmt.Sprintf(`'\x%x'`, driver.EventKey(source, id))
+	}
+	w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.event_state FOR EACH ROW
+		WHEN (NEW.key IN (`+strings.Join(keys, ",")+`)) EXECUTE FUNCTION {schema}.refuse()`)
 }
 
 // TestTakeIsCancelled ends take while a trigger of one event is slow. The cancellation is no fault of a row.

@@ -99,6 +99,33 @@ func TestPrunePastOpenEvents(t *testing.T) {
 	}
 }
 
+// TestPrunePastManyOfOneTime has 50 refused events that were received together, and another one behind them. A later pass removes it.
+func TestPrunePastManyOfOneTime(t *testing.T) {
+	t.Parallel()
+	w := open(t, nil)
+	w.refuseDeletes(t, "OLD.event_id LIKE 'refused%'")
+	var refused []driver.Claim
+	for i := range 50 {
+		refused = append(refused, newClaim(fmt.Sprint("refused_", i)))
+	}
+	if _, err := w.Claim(t.Context(), claimOf(sortedClaims(refused...)...)); err != nil {
+		t.Fatal(err)
+	}
+	w.mustClaim(t, true, newClaim("last"))
+	removed := int64(0)
+	for i := range 3 {
+		p := &driver.PruneParams{Background: true, DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour)}
+		got, err := w.Prune(t.Context(), p)
+		if err == nil && i == 0 {
+			t.Error("Prune does not tell of the refusals")
+		}
+		removed += got.Events
+	}
+	if removed != 1 {
+		t.Errorf("removed %d events, want the one that is not refused", removed)
+	}
+}
+
 // TestPruneBehindAFailingWalk has a source whose events are all refused. Those of other sources, and bodies, are removed.
 func TestPruneBehindAFailingWalk(t *testing.T) {
 	t.Parallel()

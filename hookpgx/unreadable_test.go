@@ -73,6 +73,12 @@ func TestUnreadableBodies(t *testing.T) {
 	if err != nil || len(reserved) != 1 || reserved[0].Unreadable == nil {
 		t.Fatalf("reserved %+v, error %v, want the lost event alone", reserved, err)
 	}
+	w.refuseEvents(t, "UX001", "stripe", "work kept 1")
+	both, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10})
+	if err != nil || len(both) != 2 || both[0].EventID != "work kept 2" || len(both[0].Body) == 0 || both[1].Unreadable == nil {
+		t.Errorf("reserved %+v past a refused event, error %v, want the one behind it and the lost one", both, err)
+	}
+	w.exec(t, "DROP TRIGGER refuse ON {schema}.event_state")
 	var done, failed int
 	for done+failed < 3 {
 		run, err := w.Take(t.Context(), &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 10, HandlerTimeout: time.Minute})

@@ -25,6 +25,9 @@ type Observer struct {
 	// Barred is called when a destination broke the rules for kept connections: for an hour each
 	// attempt has a connection of its own.
 	Barred func(destination string)
+	// RowRefused is called when the database refused to change the row of a message or an event, as a trigger of its owner may.
+	// The row rests for a while, and the others go on.
+	RowRefused func(RowRefused)
 	// Reconciled is called after each page of the provider's list that Engine.Reconcile or PlanReconcile has read, and
 	// at the end.
 	Reconciled func(Reconciled)
@@ -88,6 +91,12 @@ type Operated struct {
 // Pruned counts pruned rows.
 type Pruned struct {
 	Events, Bodies, Quarantined int64
+}
+
+// RowRefused is a row that the database refused to change.
+type RowRefused struct {
+	Source      string // of an event; "" for a message
+	Destination string // of a message; "" for an event
 }
 
 // Reconciled is one page of the events that a provider's API lists, or the end of the list.

@@ -71,12 +71,24 @@ func openPostgres(t *testing.T) (store *hookpgx.Store, dsn, schema string) {
 // execute runs SQL. There {schema} stands for the schema.
 func execute(t *testing.T, dsn, schema, sql string) {
 	t.Helper()
+	query(t, dsn, schema, sql)
+}
+
+// query is execute with a row.
+func query(t *testing.T, dsn, schema, sql string, row ...any) {
+	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	if _, err := conn.Exec(t.Context(), strings.ReplaceAll(sql, "{schema}", schema)); err != nil {
+	sql = strings.ReplaceAll(sql, "{schema}", schema)
+	if len(row) == 0 {
+		_, err = conn.Exec(t.Context(), sql)
+	} else {
+		err = conn.QueryRow(t.Context(), sql).Scan(row...)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

@@ -244,6 +244,8 @@ func (r *Runner) stepLetters(ctx context.Context, job *driver.Job, s *driver.Job
 	if s.Cursor != "" {
 		job.Cursor = s.Cursor
 	}
+	s.Count(done)
+	job.Done += s.Done
 	return done, nil
 }
 

@@ -129,9 +129,7 @@ func TestPassesOverRefused(t *testing.T) {
 			run(t, store)
 			sel := driver.JobSelection{Source: "shop"}
 			if spec.Action == driver.JobUndo {
-				start(t, store, "discard", driver.JobSpec{Action: driver.JobDiscard}, sel)
-				until(t, store, "discard", isEnded)
-				sel = driver.JobSelection{RequestID: "discard"}
+				sel = discarded(t, store)
 			}
 			var refused []string
 			for i := range all {
@@ -152,29 +150,113 @@ func TestPassesOverRefused(t *testing.T) {
 	}
 }
 
-// TestLettersThatAllAreRefused takes a right away for a while. The job waits, and fails no letter, whether it changes one in a
-// step or all.
+// TestLettersThatAllAreRefused takes a right away for a while. A job of each kind waits, and fails no letter, whether it changes
+// one in a step or all.
 func TestLettersThatAllAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, rate := range []string{"", "10"} {
-		t.Run("rate "+rate, func(t *testing.T) {
+	for name, spec := range map[string]driver.JobSpec{
+		"discard": {Action: driver.JobDiscard}, "discard slowly": {Action: driver.JobDiscard, Rate: "10"}, "undo": {Action: driver.JobUndo},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, dsn, schema := openPostgres(t)
 			all := die(t, store, "e", 12)
-			execute(t, dsn, schema, `CREATE SEQUENCE {schema}.refusals;
-				CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
-			start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: rate}, driver.JobSelection{Source: "shop"})
 			_, log, _ := run(t, store)
-			eventually.True(t, "the job has been tried twice", func() bool { return strings.Count(log.Text(), "no right") > 1 })
+			sel, state := driver.JobSelection{Source: "shop"}, driver.StateSkipped
+			if spec.Action == driver.JobUndo {
+				sel, state = discarded(t, store), driver.StateDead
+			}
+			execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+				RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			start(t, store, "job_1", spec, sel)
+			eventually.True(t, "the job has been tried twice, or ended", func() bool {
+				return strings.Count(log.Text(), "no right") > 1 || isEnded(job(t, store, "job_1"))
+			})
 			execute(t, dsn, schema, "DROP FUNCTION {schema}.refuse() CASCADE")
 			got := until(t, store, "job_1", isEnded)
 			if got.State != driver.JobDone || got.Done != 12 || got.Failed != 0 {
 				t.Errorf("the job is %+v, want 12 done", got)
 			}
-			wantOnce(t, store, all, driver.ActionDiscarded, "job_1")
+			for i := range all {
+				if ev, err := store.Event(t.Context(), "shop", all[i].EventID); err != nil || ev.State != state {
+					t.Errorf("%s is %s, error %v; want it %s", all[i].EventID, ev.State, err, state)
+				}
+			}
 		})
+	}
+}
+
+// discarded discards all letters, and returns the selection for the undo.
+func discarded(t *testing.T, store driver.Store) driver.JobSelection {
+	t.Helper()
+	start(t, store, "discard", driver.JobSpec{Action: driver.JobDiscard}, driver.JobSelection{Source: "shop"})
+	until(t, store, "discard", isEnded)
+	return driver.JobSelection{RequestID: "discard"}
+}
+
+// TestLeaseWhileRefused has a trigger that slowly refuses one event after the other. The job renews its lease meanwhile, and stops
+// soon after a cancellation.
+func TestLeaseWhileRefused(t *testing.T) {
+	t.Parallel()
+	for name, spec := range map[string]driver.JobSpec{
+		"discard": {Action: driver.JobDiscard}, "events": {Of: driver.JobOfEvents, Action: driver.JobReplay}, "undo": {Action: driver.JobUndo},
+	} {
+		for _, code := range []string{"UX001", "42501"} { // by the row, or for a reason that may concern all
+			t.Run(name+" "+code, func(t *testing.T) {
+				t.Parallel()
+				store, dsn, schema := openPostgres(t)
+				die(t, store, "e", 20)
+				_, log, _ := run(t, store)
+				sel := driver.JobSelection{Source: "shop"}
+				if spec.Action == driver.JobUndo {
+					sel = discarded(t, store)
+				}
+				execute(t, dsn, schema, `CREATE SEQUENCE {schema}.refusals;
+					CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+					PERFORM nextval('{schema}.refusals'), pg_sleep(0.3); RAISE EXCEPTION 'slowly' USING ERRCODE = '`+code+`'; END $$;
+					CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+				look := func() (refusals int, until time.Time) {
+					query(t, dsn, schema, `SELECT CASE WHEN is_called THEN last_value ELSE 0 END, leased_until
+						FROM {schema}.refusals, {schema}.job WHERE id = 'job_1'`, &refusals, &until)
+					return refusals, until
+				}
+				start(t, store, "job_1", spec, sel)
+				var before, after int
+				var first, next time.Time
+				eventually.True(t, "the database refuses an event", func() bool { before, first = look(); return before > 0 })
+				eventually.True(t, "the lease is renewed", func() bool { after, next = look(); return next.After(first) })
+				if after-before > 10 {
+					t.Errorf("the lease is renewed after %d refusals of 0.3 s", after-before)
+				}
+				if _, err := store.CancelJob(t.Context(), &driver.ChangeJobParams{ID: "job_1"}); err != nil {
+					t.Fatal(err)
+				}
+				before, _ = look()
+				eventually.True(t, "the job stops", func() bool { return strings.Contains(log.Text(), "job stopped") })
+				if after, _ = look(); after-before > 10 {
+					t.Errorf("after its cancellation the job goes on for %d refusals of 0.3 s", after-before)
+				}
+			})
+		}
+	}
+}
+
+// TestRefusedAtTheEnd has a trigger that refuses the last 2 of 12, for a reason that may concern all. A job that has changed the
+// others, some in a step, ends without a pause.
+func TestRefusedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	store, dsn, schema := openPostgres(t)
+	all := die(t, store, "e", 12) // the listing begins with the last one
+	execute(t, dsn, schema, fmt.Sprintf(`CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
+		WHEN (NEW.event_key IN ('\x%x', '\x%x')) EXECUTE FUNCTION {schema}.refuse()`, all[0].Key, all[1].Key))
+	start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: "10"}, driver.JobSelection{Source: "shop"})
+	_, log, _ := run(t, store)
+	got := until(t, store, "job_1", isEnded)
+	if got.State != driver.JobDone || got.Done != 10 || got.Failed != 2 || strings.Contains(log.Text(), "retrying") {
+		t.Errorf("the job is %+v, want 10 done and 2 refused without a pause; its log:\n%s", got, log.Text())
 	}
 }
 

@@ -59,7 +59,8 @@ type task struct {
 	pace *limit.Bucket
 	how  How
 	past past
-	most int // events in a row that it passes over
+	most int       // events in a row that it passes over
+	held time.Time // when the lease was renewed
 }
 
 // maxRefused is how many events in a row a job passes over before it takes the database for the reason. After each wait it
@@ -78,7 +79,7 @@ type past struct {
 
 // steps works on a job until an error. That is errEnded at its end. tries counts the calls that did not move the job.
 func (r *Runner) steps(ctx context.Context, job *driver.Job, tries int) error {
-	t := &task{Runner: r, job: job, most: maxRefused << min(tries, 16)}
+	t := &task{Runner: r, job: job, most: maxRefused << min(tries, 16), held: time.Now()}
 	filter := json.NewDecoder(strings.NewReader(job.Filter))
 	filter.DisallowUnknownFields() // without a key of a newer version the job would change more
 	err := filter.Decode(&t.sel)
@@ -124,26 +125,38 @@ func (t *task) at() (place, error) {
 	return p, nil
 }
 
-// record records a step that ends at a cursor of a listing, unless the refusals of the task may concern all.
-func (t *task) record(ctx context.Context, p place, cursor string, letters []driver.DeadLetter) ([]bool, error) {
-	next, more := p.next(cursor, parts(&t.sel))
-	if ok, err := t.judge(more); err != nil || !ok {
-		t.past.cursor = next.String()
+// record records a step, unless the refusals of the task may concern all. next is where the job goes on if there is more.
+func (t *task) record(ctx context.Context, next string, more bool, letters []driver.DeadLetter) ([]bool, error) {
+	ok, err := t.judge(more)
+	if err == nil && !ok {
+		t.past.cursor = next
+		err = t.renew(ctx)
+	}
+	if err != nil || !ok {
 		return nil, err
 	}
 	s := t.past.step
 	s.Letters, s.Action = refsOf(letters), t.job.Action
-	if s.Cursor = next.String(); !more {
+	if s.Cursor = next; !more {
 		s.Cursor, s.End = "", driver.JobDone
 	}
 	done, err := t.stepLetters(ctx, t.job, &s)
 	if err != nil {
 		return nil, err
 	}
-	if t.past = (past{}); !more {
+	if t.past, t.held = (past{}), time.Now(); !more {
 		err = errEnded
 	}
 	return done, err
+}
+
+// renew renews the lease once per slice, for work that records no step. The error is errLost after a cancellation.
+func (t *task) renew(ctx context.Context) error {
+	if time.Since(t.held) < slice {
+		return nil
+	}
+	t.held = time.Now()
+	return t.step(ctx, t.job, &driver.JobStep{})
 }
 
 // judge reports whether the refused events are at fault by themselves: another one was changed, or there is no other one.
@@ -195,7 +208,7 @@ func (t *task) letters(ctx context.Context) error {
 		next, more := p.next(page.Next.String(), parts(&t.sel))
 		if !more || left == 0 || !page.Next.IsZero() || time.Since(began) > slice {
 			t.pace.GiveBack(left)
-			return t.change(ctx, p, page.Next.String(), step)
+			return t.change(ctx, next.String(), more, step)
 		}
 		p = next
 	}
@@ -212,8 +225,8 @@ func (t *task) page(ctx context.Context, p place, n int) (*driver.DeadLetterPage
 	return t.store.DeadLetters(ctx, filter)
 }
 
-// change changes letters, and records the step, which ends at a cursor.
-func (t *task) change(ctx context.Context, p place, cursor string, letters []driver.DeadLetter) error {
+// change changes letters, and records the step; see record.
+func (t *task) change(ctx context.Context, next string, more bool, letters []driver.DeadLetter) error {
 	changed := letters[:0]
 	for i := range letters {
 		l := &letters[i]
@@ -229,7 +242,7 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 		}
 	}
 	if t.past.refused == 0 {
-		done, err := t.record(ctx, p, cursor, changed)
+		done, err := t.record(ctx, next, more, changed)
 		if len(changed) == 0 || !mayBeOfRow(err) {
 			t.worked(changed, done)
 			return err
@@ -238,7 +251,7 @@ func (t *task) change(ctx context.Context, p place, cursor string, letters []dri
 	if err := t.halves(ctx, changed); err != nil {
 		return err
 	}
-	_, err := t.record(ctx, p, cursor, nil)
+	_, err := t.record(ctx, next, more, nil)
 	return err
 }
 
@@ -248,6 +261,9 @@ func (t *task) halves(ctx context.Context, letters []driver.DeadLetter) error {
 	for _, part := range [][]driver.DeadLetter{letters[:half], letters[half:]} {
 		if len(part) == 0 {
 			continue
+		}
+		if err := t.renew(ctx); err != nil {
+			return err
 		}
 		done, err := t.stepLetters(ctx, t.job, &driver.JobStep{Action: t.job.Action, Letters: refsOf(part)})
 		switch refusal := refusalOf(err); {
@@ -299,6 +315,9 @@ func undecided(l *driver.DeadLetter) bool {
 
 // replay replays one event, and counts it. It waits for a message that a reroute has to skip while it is being sent.
 func (t *task) replay(ctx context.Context, source, eventID string) error {
+	if err := t.renew(ctx); err != nil {
+		return err
+	}
 	stayed, err := t.replayOnce(ctx, source, eventID)
 	for errors.Is(err, driver.ErrSending) {
 		if err := t.hold(ctx, t.job, slice); err != nil {
@@ -367,7 +386,8 @@ func (t *task) events(ctx context.Context) error {
 		}
 	}
 	t.pace.GiveBack(filter.Limit - came)
-	_, err = t.record(ctx, p, cursor.String(), nil)
+	next, more := p.next(cursor.String(), parts(&t.sel))
+	_, err = t.record(ctx, next.String(), more, nil)
 	return err
 }
 
@@ -384,16 +404,16 @@ func (t *task) undo(ctx context.Context) error {
 		Operation: t.sel.RequestID, Limit: driver.MaxJobStep, After: cmp.Or(t.past.cursor, t.job.Cursor), Step: &t.past.step,
 	}
 	p.Step.ID, p.Step.Fence, p.Step.For = t.job.ID, t.job.Fence, lease
+	if p.Unsure = t.past.refused > 0; p.Unsure {
+		p.Limit = 1
+	}
 	undone, err := t.undoOnce(ctx, p)
 	for p.Limit > 1 && mayBeOfRow(err) {
 		p.Limit /= 2
 		undone, err = t.undoOnce(ctx, p)
 	}
 	if mayBeOfRow(err) {
-		var recorded bool
-		if undone, recorded, err = t.undoPast(ctx, p, err); err == nil && !recorded {
-			return nil
-		}
+		undone, err = t.undoPast(ctx, p, err)
 	}
 	switch {
 	case errors.Is(err, driver.ErrBadRow): // the cursor
@@ -402,34 +422,37 @@ func (t *task) undo(ctx context.Context) error {
 		return err
 	case !undone.Held:
 		return errLost
-	case undone.Next == "":
+	}
+	if p.Unsure && undone.Undone == 0 {
+		if !p.Pass {
+			t.past.step.Skipped += int64(undone.Skipped)
+		}
+		_, err := t.record(ctx, undone.Next, undone.Next != "", nil)
+		return err
+	}
+	if undone.Next == "" {
 		return errEnded
 	}
-	t.job.Cursor, t.past = undone.Next, past{}
+	t.job.Cursor, t.job.Done = undone.Next, t.job.Done+int64(undone.Undone)
+	t.past, t.held = past{}, time.Now()
 	return nil
 }
 
-// undoPast passes over a letter that the database refuses to change. It records that unless the refusals may concern all.
-func (t *task) undoPast(ctx context.Context, p *driver.UndiscardParams, refusal error) (undone *driver.Undiscarded, recorded bool, err error) {
+// undoPast passes over a letter that the database refuses to change.
+func (t *task) undoPast(ctx context.Context, p *driver.UndiscardParams, refusal error) (*driver.Undiscarded, error) {
 	if refusalOf(refusal) == nil {
 		t.past.refused, t.past.err = t.past.refused+1, refusal
 	}
-	p.Step.LastError = clean(fmt.Sprintf("a letter of %q stays discarded: %s", p.Operation, cmp.Or(refusalOf(refusal), driver.ErrBadRow)))
-	p.Pass, p.Step = true, nil
-	if undone, err = t.undoOnce(ctx, p); err != nil {
-		return nil, false, err
-	}
-	if recorded, err = t.judge(undone.Next != ""); err != nil || !recorded {
-		t.past.step.Failed++
-		t.past.cursor = undone.Next
-		return undone, false, err
-	}
-	p.Step = &t.past.step
-	undone, err = t.undoOnce(ctx, p)
-	return undone, true, err
+	t.past.step.Failed++
+	t.past.step.LastError = clean(fmt.Sprintf("a letter of %q stays discarded: %s", p.Operation, cmp.Or(refusalOf(refusal), driver.ErrBadRow)))
+	p.Pass, p.Unsure = true, true
+	return t.undoOnce(ctx, p)
 }
 
 func (t *task) undoOnce(ctx context.Context, p *driver.UndiscardParams) (*driver.Undiscarded, error) {
+	if err := t.renew(ctx); err != nil {
+		return nil, err
+	}
 	limited, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	return t.store.Undiscard(limited, p)

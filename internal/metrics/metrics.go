@@ -25,7 +25,7 @@ type Metrics struct {
 	claim, claimSize                                             prometheus.Histogram
 	attempts                                                     *prometheus.CounterVec
 	attempt                                                      *prometheus.HistogramVec
-	dead, barred                                                 *prometheus.CounterVec
+	dead, barred, refusedRows                                    *prometheus.CounterVec
 	reopened, replayed, discarded, stale, other, lost, unordered *prometheus.CounterVec
 	reconciled, reconcileFailures                                *prometheus.CounterVec
 	store                                                        *prometheus.HistogramVec
@@ -88,6 +88,8 @@ func (m *Metrics) makeOfWork() {
 	m.attempt = m.histograms("attempt_seconds", "Duration of an attempt.", secondsOfAttempt, "kind", "destination", "outcome", "code")
 	m.dead = m.counters("dead_letters_total", "Events (source) and messages (destination) that became dead in this gateway.", "source", "destination")
 	m.barred = m.counters("connections_barred_total", "Times that a destination lost its kept connections for an hour.", "destination")
+	m.refusedRows = m.counters("refused_rows_total",
+		"Times that the database refused to change the row of an event (source) or a message (destination), which rests then.", "source", "destination")
 	m.replayed = m.counters("replayed_total", "Events and dead letters that an operator replayed through this gateway.", "source")
 	m.discarded = m.counters("discarded_total", "Dead letters that an operator discarded through this gateway.", "source")
 	m.stale = m.counters("stale_total", "Messages and events that were skipped because a newer version was applied.", "source")
@@ -154,7 +156,7 @@ func (m *Metrics) Settle() {
 		destinations = append(destinations, d.Name)
 	}
 	forget(m.sources.set(sources), "source", m.ofSources()...)
-	forget(m.destinations.set(destinations), "destination", m.dead.MetricVec, m.barred.MetricVec, m.attempts.MetricVec, m.attempt.MetricVec)
+	forget(m.destinations.set(destinations), "destination", m.dead.MetricVec, m.refusedRows.MetricVec, m.barred.MetricVec, m.attempts.MetricVec, m.attempt.MetricVec)
 	m.deliveryZeros()
 	m.workZeros()
 	m.database.expire()
@@ -162,7 +164,7 @@ func (m *Metrics) Settle() {
 
 func (m *Metrics) ofSources() []*prometheus.MetricVec {
 	return []*prometheus.MetricVec{
-		m.deliveries.MetricVec, m.refused.MetricVec, m.ack.MetricVec, m.lastEvent.MetricVec, m.dead.MetricVec, m.reopened.MetricVec,
+		m.deliveries.MetricVec, m.refused.MetricVec, m.ack.MetricVec, m.lastEvent.MetricVec, m.dead.MetricVec, m.refusedRows.MetricVec, m.reopened.MetricVec,
 		m.replayed.MetricVec, m.discarded.MetricVec, m.stale.MetricVec, m.other.MetricVec, m.lost.MetricVec, m.unordered.MetricVec, m.reconciled.MetricVec, m.reconcileFailures.MetricVec,
 	}
 }

@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,6 +24,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/metrics"
 	"github.com/hookonce/hookonce/internal/tell"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/observe"
 	"github.com/hookonce/hookonce/provider"
@@ -103,6 +105,31 @@ func wantSamples(t *testing.T, got, want map[string]string) {
 			t.Errorf("%s is %q, want %q", series, got[series], value)
 		}
 	}
+}
+
+// TestRefusedRows has a trigger that refuses to change a message.
+func TestRefusedRows(t *testing.T) {
+	t.Parallel()
+	store := rig.OpenSQLite(t)
+	g := newGateway(t, store, nil)
+	if _, err := store.Writer().ExecContext(t.Context(), `CREATE TRIGGER refuse BEFORE UPDATE ON hookonce_message
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`); err != nil {
+		t.Fatal(err)
+	}
+	g.deliver("/webhooks/gh", "1", "{}", secret)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- g.engine.Run(ctx) }()
+	series := `hookonce_refused_rows_total{destination="app",source=""}`
+	eventually.True(t, "the refused message is counted", func() bool { return g.scrape(t)[series] == "1" })
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	g.Observer().RowRefused(observe.RowRefused{Source: "gh"})
+	wantSamples(t, g.scrape(t), map[string]string{
+		series: "1", `hookonce_refused_rows_total{destination="",source="gh"}`: "1", `hookonce_refused_rows_total{destination="",source="lab"}`: "0",
+	})
 }
 
 func TestDeliveries(t *testing.T) {

@@ -42,7 +42,10 @@ func (m *Metrics) Observer() *observe.Observer {
 		Direct:   true,
 		Delivery: m.observeDelivery, Claim: m.observeClaim, Attempt: m.observeAttempt, Operated: m.observeOperated, Pruned: m.observePruned,
 		Reconciled: m.observeReconciled,
-		Barred:     func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
+		RowRefused: func(r observe.RowRefused) {
+			m.refusedRows.WithLabelValues(m.sources.of(r.Source), m.destinations.of(r.Destination)).Inc()
+		},
+		Barred: func(destination string) { m.barred.WithLabelValues(m.destinations.of(destination)).Inc() },
 	}
 }
 

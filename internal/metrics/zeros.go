@@ -27,6 +27,7 @@ func (m *Metrics) deliveryZeros() {
 			zero(vec, source)
 		}
 		zero(m.dead, source, "")
+		zero(m.refusedRows, source, "")
 		m.ack.WithLabelValues(source)
 		m.lastEvent.WithLabelValues(source)
 	}
@@ -35,6 +36,7 @@ func (m *Metrics) deliveryZeros() {
 func (m *Metrics) workZeros() {
 	for _, destination := range m.destinations.values() {
 		zero(m.dead, "", destination)
+		zero(m.refusedRows, "", destination)
 		zero(m.barred, destination)
 		for _, a := range messageAttempts {
 			zero(m.attempts, ofMessage, destination, a[0], a[1])

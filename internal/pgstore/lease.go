@@ -102,20 +102,30 @@ func (s *Store) leaseApart(ctx context.Context, p *driver.LeaseParams) (*driver.
 	if !mayBeOfMessage(refusal) {
 		return nil, refusal
 	}
-	leased, err := s.leaseOnce(ctx, &fewer, true)
+	leased, err := s.leaseUnread(ctx, &fewer)
 	if mayBeOfMessage(err) {
 		return s.leasePast(ctx, &fewer, refusal)
 	}
+	return leased, err
+}
+
+// leaseUnread leases one message without its body, and then reads the body. If it cannot tell whether the body can be read, it
+// gives the lease back.
+func (s *Store) leaseUnread(ctx context.Context, p *driver.LeaseParams) (*driver.Leased, error) {
+	leased, err := s.leaseOnce(ctx, p, true)
 	if err != nil {
 		return nil, err
 	}
+	leased.More = true
 	for i := range leased.Messages {
 		m := &leased.Messages[i]
 		if m.Headers, m.Body, m.Unreadable, err = s.readAgain(ctx, m.Key); err != nil {
-			return nil, err // the lease expires
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+			defer cancel()
+			lease := driver.MessageLease{ID: m.ID, Token: m.Token}
+			return nil, errors.Join(err, s.Release(ctx, &driver.ReleaseParams{Leases: []driver.MessageLease{lease}}))
 		}
 	}
-	leased.More = true
 	return leased, nil
 }
 
@@ -155,6 +165,9 @@ func (s *Store) leasePast(ctx context.Context, p *driver.LeaseParams, refusal er
 		}
 		p.Untried = len(refused) >= maxPassedOver
 		leased, err := s.leaseOnce(ctx, p, false)
+		if isUnreadable(err) {
+			leased, err = s.leaseUnread(ctx, p)
+		}
 		switch {
 		case isOwnFault(err): // its turn comes
 			return &driver.Leased{Refused: refused, More: true}, nil

@@ -185,7 +185,7 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		case mayBeOfRow(err) && seen > 1: // the refused event may stand behind others, which are unfinished
 			alone = seen
 			continue
-		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && refused < maxPassedOver:
+		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && (refused < maxPassedOver || from.at.Equal(w.From)): // the next walk begins at from.at
 			if !errors.Is(err, driver.ErrBadRow) {
 				refused++
 			}

@@ -1,8 +1,11 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,31 +62,36 @@ func (s *Store) DueSources(ctx context.Context, sources []string) ([]driver.DueS
 // because each kind has an index of its own.
 var reserveSQL = statement(reserveText(""))
 
-// reserveOneSQL is reserveSQL for the event $10.
-var reserveOneSQL = statement(reserveText(" AND s.key = $10::bytea"))
+// reserveOneSQL is reserveSQL for the event $11.
+var reserveOneSQL = statement(reserveText(" AND s.key = $11::bytea"))
 
-// reservableKeysSQL returns the keys of the events that are due. Its arguments are those of reserveSQL, and it locks no row.
-// Its WHERE is always true: it gives the arguments that it does not use their types.
-var reservableKeysSQL = statement(`
+// reservableSQL returns the events that are due, with their sizes: the oldest, and the newest. Its arguments are those of reserveSQL,
+// and it locks no row. Its WHERE is always true: it gives the arguments that it does not use their types.
+var oldestReservableSQL, newestReservableSQL = reservableSQL(""), reservableSQL(" DESC")
+
+func reservableSQL(direction string) text {
+	return statement(`
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
-), fresh AS MATERIALIZED (` + reservableSQL(freshSQL, "") + `
-), tried AS MATERIALIZED (` + reservableSQL(triedSQL, "") + `
+), fresh AS MATERIALIZED (` + dueKeysSQL(freshSQL, "", direction) + `
+), tried AS MATERIALIZED (` + dueKeysSQL(triedSQL, "", direction) + `
 )
-SELECT c.key
+SELECT c.key, e.event_id, e.size
 FROM (SELECT * FROM fresh UNION ALL SELECT * FROM tried) c
+CROSS JOIN LATERAL (SELECT e.event_id, ` + sizeSQL + ` AS size FROM {schema}.event e WHERE e.key = c.key LIMIT 1) e
 WHERE $3::bigint + $7::bigint >= 0
-ORDER BY c.due_at, c.key
+ORDER BY c.due_at` + direction + `, c.key
 LIMIT $1::int`)
+}
 
 // reserveText has one more condition on due events.
 func reserveText(condition string) string {
 	return `
 WITH setting AS MATERIALIZED (
 	SELECT coalesce($2::timestamptz, now()) AS now
-), fresh AS MATERIALIZED (` + reservableSQL(freshSQL, condition) + `
+), fresh AS MATERIALIZED (` + dueKeysSQL(freshSQL, condition, "") + `
 	FOR UPDATE SKIP LOCKED
-), tried AS MATERIALIZED (` + reservableSQL(triedSQL, condition) + `
+), tried AS MATERIALIZED (` + dueKeysSQL(triedSQL, condition, "") + `
 	FOR UPDATE SKIP LOCKED
 ), sized AS MATERIALIZED (
 	SELECT c.key, c.due_at, (sum(s.size) OVER w)::bigint AS bytes, row_number() OVER w AS place
@@ -109,52 +117,108 @@ CROSS JOIN LATERAL (SELECT * FROM {schema}.event e WHERE e.key = d.key LIMIT 1) 
 ORDER BY d.was_due_at, d.key`
 }
 
-// reservableSQL finds the due rows of a kind.
-func reservableSQL(kind, condition string) string {
+// dueKeysSQL finds the due rows of a kind.
+func dueKeysSQL(kind, condition, direction string) string {
 	return `
 	SELECT s.key, s.due_at
 	FROM {schema}.event_state s
-	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + condition + `
-	ORDER BY s.source, s.due_at
+	WHERE ` + kind + dueSQL + ` AND ` + notInRunSQL + ` AND s.key <> ALL ($10::bytea[])` + condition + `
+	ORDER BY s.source` + direction + `, s.due_at` + direction + `
 	LIMIT $1::int`
 }
 
 // Reserve implements [driver.Store].
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	events, err := s.reserve(ctx, p, nil)
-	if !isUnreadable(err) && mayBeOfRow(err) {
+	events, err := s.reserveReadable(ctx, p, nil)
+	if mayBeOfEvent(err) {
 		return s.reservePast(ctx, p, err)
 	}
+	return events, err
+}
+
+// reserveReadable is reserve. If an event cannot be read, it reserves the first one without headers and body, which it reads then.
+func (s *Store) reserveReadable(ctx context.Context, p *driver.ReserveParams, key []byte) ([]driver.TakenEvent, error) {
+	events, err := s.reserve(ctx, p, key)
 	if !isUnreadable(err) {
 		return events, err
 	}
 	unread := *p
 	unread.Bytes = noBytes
-	if events, err = s.reserve(ctx, &unread, nil); err == nil && len(events) > 0 {
-		ev := &events[0]
-		ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key)
+	if events, err = s.reserve(ctx, &unread, key); err != nil || len(events) == 0 {
+		return nil, err
 	}
-	return events, err
+	ev := &events[0]
+	if ev.Headers, ev.Body, ev.Unreadable, err = s.readAgain(ctx, ev.Key); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+		defer cancel()
+		return nil, errors.Join(err, s.RecordReserved(ctx, driver.Unreserved(ev)))
+	}
+	return events, nil
 }
 
-// reservePast reserves due events one by one, after the database has refused to change one of them. It passes over a bounded number.
+// mayBeOfEvent reports whether one event may be why a reservation failed: see mayBeOfRow.
+func mayBeOfEvent(err error) bool { return mayBeOfRow(err) || isUnreadable(err) }
+
+// reservePast reserves due events one by one, after the database has refused to change one of them. After many in a row that it
+// refuses, it tries the newest ones. It tells of those that are at fault by themselves.
 func (s *Store) reservePast(ctx context.Context, p *driver.ReserveParams, refusal error) (events []driver.TakenEvent, err error) {
-	var keys []driver.Key
-	args := reserveArgs(p, nil)
-	limit := args[0].(int32)
-	args[0] = limit + maxPassedOver
-	err = read(ctx, s.pools.Work, "looking for events to reserve", eachKey(&keys), s.text(reservableKeysSQL), args...)
-	for i := 0; err == nil && i < len(keys) && len(events) < int(limit); i++ {
-		var one []driver.TakenEvent
-		if one, err = s.reserve(ctx, p, keys[i][:]); mayBeOfRow(err) {
-			refusal, err = err, nil
+	past := *p
+	past.Limit = min(max(p.Limit, 1), maxTake)
+	var refused []driver.RefusedEvent
+	left, inRow := mostBytes(p.Bytes), maxPassedOver
+	for _, listing := range []text{oldestReservableSQL, newestReservableSQL} {
+		if inRow < maxPassedOver {
+			break // it has tried all, or reserved enough
 		}
-		events = append(events, one...)
+		inRow = 0
+		var due []reservable
+		due, err = s.reservable(ctx, &past, listing)
+		for i := 0; err == nil && i < len(due) && inRow < maxPassedOver; i++ {
+			if len(events) > 0 && (len(events) == past.Limit || due[i].size > left) {
+				break
+			}
+			var one []driver.TakenEvent
+			if one, err = s.reserveReadable(ctx, p, due[i].Key[:]); mayBeOfEvent(err) {
+				due[i].Err, refusal, err = err, err, nil
+				refused, past.Skip = append(refused, due[i].RefusedEvent), append(slices.Clip(past.Skip), due[i].Key)
+				inRow++
+			} else if len(one) > 0 {
+				events, left, inRow = append(events, one[0]), left-due[i].size, 0
+			}
+		}
 	}
-	if err == nil && len(events) == 0 {
-		err = refusal
+	for i := range refused {
+		if p.Refused != nil && (len(events) > 0 || isOwnFault(refused[i].Err)) {
+			p.Refused(refused[i])
+		}
 	}
-	return events, err
+	if len(events) > 0 {
+		return events, nil // an error comes again
+	}
+	return nil, cmp.Or(err, refusal)
+}
+
+// reservable is a due event that may be refused.
+type reservable struct {
+	driver.RefusedEvent
+	size int64
+}
+
+// reservable returns more due events than the limit, because some are refused.
+func (s *Store) reservable(ctx context.Context, p *driver.ReserveParams, listing text) (due []reservable, err error) {
+	args := reserveArgs(p, nil)
+	args[0] = int32(p.Limit + maxPassedOver)
+	err = read(ctx, s.pools.Work, "looking for events to reserve", func(r Rows) error {
+		var d reservable
+		var key []byte
+		err := r.Scan(&key, &d.EventID, &d.size)
+		if err == nil {
+			d.Key = driver.Key(key)
+			due = append(due, d)
+		}
+		return err
+	}, s.text(listing), args...)
+	return due, err
 }
 
 // unlessUnread leaves out headers and body if the bytes $7 are 0: then it returns one event.
@@ -166,9 +230,11 @@ func unlessUnread(columns string) string {
 func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams, key []byte) ([]driver.TakenEvent, error) {
 	k := s.marks.begin(queue{fmt.Sprint("reserve", p.Suspects), p.Source}, strings.Join(p.Types, " "), p.Now)
 	sql, args := reserveSQL, reserveArgs(p, k.from)
+	if key != nil || len(p.Skip) > 0 {
+		k, args = look{}, reserveArgs(p, nil) // it leaves due events behind
+	}
 	if key != nil {
-		k = look{} // it leaves due events behind
-		sql, args = reserveOneSQL, append(reserveArgs(p, nil), key)
+		sql, args = reserveOneSQL, append(args, key)
 	}
 	var events []driver.TakenEvent
 	var due, now time.Time // of the last event
@@ -192,7 +258,7 @@ func reserveArgs(p *driver.ReserveParams, from *time.Time) []any {
 	exact, patterns := typeArgs(p.Types)
 	return []any{
 		int32(min(max(p.Limit, 1), maxTake)), clock(p.Now), max(0, p.For.Microseconds()), p.Source, exact, patterns, mostBytes(p.Bytes),
-		int32(p.Suspects), from,
+		int32(p.Suspects), from, keyArgs(p.Skip),
 	}
 }
 

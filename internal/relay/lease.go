@@ -63,7 +63,7 @@ func (r *relay) lease(ctx context.Context, n int, untried bool) (*driver.Leased,
 		For:         r.dest.Timeout + driver.LeaseMargin,
 		MaxAttempts: r.dest.Retry.Attempts,
 		Untried:     untried,
-		Skip:        r.refusals.resting(time.Now()),
+		Skip:        r.refusals.Resting(time.Now()),
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/limit"
+	"github.com/hookonce/hookonce/internal/refusals"
 	"github.com/hookonce/hookonce/internal/send"
 )
 
@@ -73,6 +74,7 @@ type Options struct {
 	// OrderOf returns the place of a message in a line, if its route has an order.
 	OrderOf func(m *driver.Message) *driver.Order
 	Observe func(*Observed)
+	Refused func(destination string) // the database refused to change the row of a message
 	// Trace starts the span of an attempt to send m, whose stored header is header. It returns the
 	// traceparent of the span, and a function that ends it; nil traces nothing.
 	Trace func(m *driver.Message, header http.Header, at time.Time) (traceparent string, end func(*Observed))
@@ -114,9 +116,9 @@ type relay struct {
 	leased   chan []*sending // from loop and reservations to feed
 	hands    chan *sending   // from feed to a goroutine that has sent a message before
 	sending  sync.WaitGroup
-	active   atomic.Int64 // attempts in progress, without messages that wait for their turn
-	finished chan ending  // to completeAll
-	refusals refusals     // of the database
+	active   atomic.Int64          // attempts in progress, without messages that wait for their turn
+	finished chan ending           // to completeAll
+	refusals refusals.Rows[string] // ids of messages
 }
 
 func newRelay(store Store, o *Options, turns *turns, dest *Destination) *relay {

@@ -17,6 +17,8 @@ type faults struct {
 	// If set, commit and rollback replace the call of the real one.
 	commit   atomic.Pointer[func(real func() error) error]
 	rollback atomic.Pointer[func(real func() error) error]
+	// If set, read fails a query with its error.
+	read atomic.Pointer[func(query string) error]
 }
 
 var faultDrivers atomic.Int64
@@ -67,6 +69,15 @@ func (c *faultConn) RegisterCommitHook(callback sqlite.CommitHookFn) {
 
 func (c *faultConn) RegisterRollbackHook(callback sqlite.RollbackHookFn) {
 	c.Conn.(interface{ RegisterRollbackHook(sqlite.RollbackHookFn) }).RegisterRollbackHook(callback)
+}
+
+func (c *faultConn) Prepare(query string) (driver.Stmt, error) {
+	if read := c.faults.read.Load(); read != nil {
+		if err := (*read)(query); err != nil {
+			return nil, err
+		}
+	}
+	return c.Conn.Prepare(query)
 }
 
 func (c *faultConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {

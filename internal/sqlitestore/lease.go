@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -82,9 +83,12 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		round, err := s.leaseOnce(ctx, p, false)
 		if isOfRow(err) || isUnreadable(err) {
 			if round, err = s.leaseOnce(ctx, p, true); err == nil {
-				err = s.readApart(ctx, round.Messages) // after an error the leases expire
+				err = s.readApart(ctx, &round)
 			}
 		}
+		leased.Messages = round.Messages
+		leased.Buried = append(leased.Buried, round.Buried...)
+		leased.Refused = append(leased.Refused, round.Refused...)
 		switch {
 		case err == nil:
 		case len(leased.Buried) > 0:
@@ -93,9 +97,6 @@ func (s *Store) Lease(ctx context.Context, p *driver.LeaseParams) (*driver.Lease
 		default:
 			return nil, err
 		}
-		leased.Messages = round.Messages
-		leased.Buried = append(leased.Buried, round.Buried...)
-		leased.Refused = append(leased.Refused, round.Refused...)
 		// If all due messages had used up their attempts, there may be more. A refused one would be named again.
 		if len(round.Messages) > 0 || len(round.Buried) == 0 || len(round.Refused) > 0 {
 			break
@@ -109,7 +110,10 @@ func (s *Store) leaseOnce(ctx context.Context, p *driver.LeaseParams, apart bool
 		leased, err = t.lease(ctx, p, apart)
 		return err
 	})
-	return leased, err
+	if err != nil {
+		return driver.Leased{}, err
+	}
+	return leased, nil
 }
 
 // lease takes at most p.Limit due messages: it holds the write lock, and a backlog must not prolong
@@ -213,15 +217,25 @@ const selectBody = `SELECT ` + bodyColumns + ` FROM hookonce_event e WHERE e.key
 func withoutBodies(query string) string { return strings.Replace(query, bodyColumns, `NULL, NULL`, 1) }
 
 // readApart reads the headers and the bodies of leased messages one by one. SQLite writes nothing in a transaction that has met a
-// damaged page.
-func (s *Store) readApart(ctx context.Context, messages []driver.Message) (err error) {
-	for i := range messages {
-		m := &messages[i]
+// damaged page. After an error it gives the leases back.
+func (s *Store) readApart(ctx context.Context, leased *driver.Leased) (err error) {
+	for i := range leased.Messages {
+		m := &leased.Messages[i]
 		if m.Headers, m.Body, m.Unreadable, err = s.readBody(ctx, m.Key); err != nil {
-			return err
+			break
 		}
 	}
-	return nil
+	if err == nil {
+		return nil
+	}
+	p := &driver.ReleaseParams{}
+	for i := range leased.Messages {
+		p.Leases = append(p.Leases, driver.MessageLease{ID: leased.Messages[i].ID, Token: leased.Messages[i].Token})
+	}
+	leased.Messages = nil
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+	defer cancel()
+	return errors.Join(err, s.Release(ctx, p))
 }
 
 // readBody returns the headers and the body of an event, or why they cannot be read.

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,5 +122,67 @@ func TestHistoryGoesWithItsEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"event": 0, "message": 0, "attempt": 0, "history": 0}, left); diff != "" {
 		t.Errorf("rows left (-want +got):\n%s", diff)
+	}
+}
+
+// TestBodiesCannotBeReadForAWhile has a disk that fails to read a body after a lease, and after a reservation. The buried message is
+// told of, and the others are due again without an attempt.
+func TestBodiesCannotBeReadForAWhile(t *testing.T) {
+	t.Parallel()
+	var f faults
+	store := storeWith(t, &f)
+	for _, id := range []string{"evt_1", "evt_2", "evt_3", "evt_4"} {
+		c := newClaim(id)
+		c.Work = driver.WorkQueued
+		if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := func(limit int) (*driver.Leased, error) {
+		return store.Lease(t.Context(), &driver.LeaseParams{Destination: "d", Limit: limit, For: 0, MaxAttempts: 1})
+	}
+	if first, err := lease(1); err != nil || len(first.Messages) != 1 || first.Messages[0].EventID != "evt_1" {
+		t.Fatalf("Lease: %+v, %v", first, err)
+	}
+	for table, key := range map[string]string{"hookonce_message": "event_key", "hookonce_event_state": "key"} {
+		if _, err := store.writer.ExecContext(t.Context(), `CREATE TRIGGER refuse_`+table+` BEFORE UPDATE ON `+table+`
+			WHEN (SELECT event_id FROM hookonce_event WHERE key = NEW.`+key+`) = 'evt_2' BEGIN SELECT RAISE(ABORT, 'not this one'); END`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := 0
+	read := func(query string) error {
+		if query != selectBody {
+			return nil
+		}
+		if reads++; reads == 1 {
+			return nil // of the first message
+		}
+		return code(codeIOErr)
+	}
+	f.read.Store(&read)
+	leased, err := lease(10)
+	if err != nil || len(leased.Buried) != 1 || len(leased.Messages) != 0 || len(leased.Refused) != 1 {
+		t.Errorf("Lease: %+v, %v; want one message buried and one refused", leased, err)
+	}
+	read = func(query string) error {
+		switch {
+		case query == selectBody:
+			return code(codeIOErr)
+		case strings.Contains(query, bodyColumns):
+			return code(codeCorrupt)
+		}
+		return nil
+	}
+	reserve := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10, For: time.Hour}
+	if reserved, err := store.Reserve(t.Context(), reserve); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("Reserve: %+v, %v; want that the database is unavailable", reserved, err)
+	}
+	f.read.Store(nil)
+	if reserved, err := store.Reserve(t.Context(), reserve); err != nil || len(reserved) != 3 {
+		t.Errorf("Reserve: %+v, %v; want the three events that are not refused", reserved, err)
+	}
+	if leased, err = lease(10); err != nil || len(leased.Messages) != 2 || leased.Messages[0].Attempt != 1 || string(leased.Messages[1].Body) != "evt_4" {
+		t.Errorf("Lease: %+v, %v; want evt_3 and evt_4, both for the first time", leased, err)
 	}
 }

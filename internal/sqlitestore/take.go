@@ -116,17 +116,11 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	budget := p.HandlerTimeout + batchTime + runMargin
 	r := s.newRun()
 	r.ordered = len(p.Lines) > 0
-	err := s.mark(ctx, p, r, budget, inOrder, false)
-	switch {
-	case isOfRow(err):
-		err = s.mark(ctx, p, r, budget, passOver, false)
-	case isUnreadable(err):
-		alone := *p
-		alone.Limit = 1
-		if err = s.mark(ctx, &alone, r, budget, passOver, true); err == nil {
-			err = s.readTaken(ctx, r.taken)
-		}
-	}
+	_, err := s.pastRefusals(ctx, opTake, picking{limit: p.Limit, skip: p.Skip}, p.Refused,
+		func(how *picking) (taken []takenEvent, refused []driver.RefusedEvent, err error) {
+			refused, err = s.mark(ctx, p, r, budget, how)
+			return r.taken, refused, err
+		})
 	switch {
 	case len(r.taken) == 0:
 		return nil, err
@@ -146,13 +140,10 @@ func (s *Store) Take(ctx context.Context, p *driver.TakeParams) (driver.Run[*sql
 	return r, nil
 }
 
-// mark takes events into a run, by a commit of its own; if unread is true, without bodies. The error is that of a refused row if no
-// other one is due.
-func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, each eachRow[takenEvent], unread bool) error {
-	var refusal error
-	err := s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
-		t.unread = unread
-		if r.taken, err = t.pick(p); err == nil && len(p.Lines) > 0 {
+// mark takes events into a run, by a commit of its own.
+func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget time.Duration, how *picking) (refused []driver.RefusedEvent, err error) {
+	err = s.writeEach(ctx, opTake, p.Now, 1, func(t *writeTx, _ int) (err error) {
+		if r.taken, err = t.pick(p, how); err == nil && len(p.Lines) > 0 {
 			r.taken, err = t.mayRun(p, r.taken)
 		}
 		if err != nil {
@@ -163,7 +154,7 @@ func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget t
 		if p.Beside {
 			size = max(size, 2)
 		}
-		r.taken, refusal, err = each(t, r.taken, func(e *takenEvent) error {
+		r.taken, refused, err = t.change(how, r.taken, func(e *takenEvent) error {
 			var retryIn any
 			if delay, last := p.Retry.AfterInterrupted(e.Attempts + 1); !last {
 				retryIn = delay.Microseconds()
@@ -173,21 +164,7 @@ func (s *Store) mark(ctx context.Context, p *driver.TakeParams, r *run, budget t
 		})
 		return err
 	})
-	if err == nil && refusal != nil && len(r.taken) == 0 {
-		return s.failed(ctx, opTake, refusal)
-	}
-	return err
-}
-
-// readTaken reads the headers and the bodies of taken events one by one.
-func (s *Store) readTaken(ctx context.Context, taken []takenEvent) (err error) {
-	for i := range taken {
-		e := &taken[i]
-		if e.Headers, e.Body, e.Unreadable, err = s.readBody(ctx, e.Key); err != nil {
-			return err
-		}
-	}
-	return nil
+	return refused, err
 }
 
 // nextToken returns the number of a run. It is higher than all earlier numbers of its events, and
@@ -201,20 +178,20 @@ func nextToken(now int64, taken []takenEvent) int64 {
 }
 
 // pick finds the events that p asks for.
-func (t *writeTx) pick(p *driver.TakeParams) ([]takenEvent, error) {
+func (t *writeTx) pick(p *driver.TakeParams, how *picking) ([]takenEvent, error) {
 	if len(p.Keys) > 0 {
-		return t.find(p.Bytes, selectPendingKeys+keyIn(`e.key`, len(p.Keys))+orderByDue, append(keyArgs(p.Keys), p.Limit)...)
+		return t.pickBy(how, p.Bytes, selectPendingKeys+keyIn(`e.key`, len(p.Keys)), keyArgs(p.Keys))
 	}
 	query := selectFresh
 	if p.Tried {
 		query = selectTried
 	}
-	return t.pickDue(query+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes)
+	return t.pickDue(how, query+suspectsIn(p.Suspects), p.Source, p.Types, p.Bytes)
 }
 
-func (t *writeTx) pickDue(query, source string, types []string, limit int, bytes int64) ([]takenEvent, error) {
+func (t *writeTx) pickDue(how *picking, query, source string, types []string, bytes int64) ([]takenEvent, error) {
 	condition, args := typeIn(types)
-	return t.find(bytes, query+condition+orderByDue, append(append([]any{source, t.now}, args...), limit)...)
+	return t.pickBy(how, bytes, query+condition, append([]any{source, t.now}, args...))
 }
 
 // suspectsIn returns the condition on interrupted runs.
@@ -256,9 +233,6 @@ var globEscaper = strings.NewReplacer(`?`, `[?]`, `[`, `[[]`)
 // find runs a query of takenColumns, and reads no more events than fit into bytes, but at least one.
 // The text depends on the number of types or keys, so it is not prepared.
 func (t *writeTx) find(bytes int64, query string, args ...any) ([]takenEvent, error) {
-	if t.unread {
-		query = withoutBodies(query)
-	}
 	rows, err := t.tx.QueryContext(t.inner, query, args...)
 	if err != nil {
 		return nil, err
@@ -314,50 +288,38 @@ func eventsOf(taken []takenEvent) []driver.TakenEvent {
 
 // Reserve implements driver.Store.
 func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.TakenEvent, error) {
-	taken, err := s.reserve(ctx, p, inOrder, false)
-	switch {
-	case isOfRow(err):
-		taken, err = s.reserve(ctx, p, passOver, false)
-	case isUnreadable(err):
-		alone := *p
-		alone.Limit = 1
-		if taken, err = s.reserve(ctx, &alone, passOver, true); err == nil {
-			err = s.readTaken(ctx, taken)
-		}
-	}
+	const op = "reserving events"
+	taken, err := s.pastRefusals(ctx, op, picking{limit: p.Limit, skip: p.Skip}, p.Refused,
+		func(how *picking) (taken []takenEvent, refused []driver.RefusedEvent, err error) {
+			err = s.writeEach(ctx, op, p.Now, 1, func(t *writeTx, _ int) (err error) {
+				taken, refused, err = t.reserve(p, how)
+				return err
+			})
+			return taken, refused, err
+		})
 	if err != nil || len(taken) == 0 {
 		return nil, err
 	}
 	return eventsOf(taken), nil
 }
 
-// reserve is Reserve; if unread is true, without bodies. The error is that of a refused row if no other one is due.
-func (s *Store) reserve(ctx context.Context, p *driver.ReserveParams, each eachRow[takenEvent], unread bool) (taken []takenEvent, err error) {
-	var refusal error
-	err = s.writeEach(ctx, "reserving events", p.Now, 1, func(t *writeTx, _ int) (err error) {
-		t.unread = unread
-		if taken, err = t.pickDue(selectFresh+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes); err != nil {
-			return err
-		}
-		tried, err := t.pickDue(selectTried+suspectsIn(p.Suspects), p.Source, p.Types, p.Limit, p.Bytes)
-		if err != nil {
-			return err
-		}
-		taken = append(taken, tried...)
-		slices.SortStableFunc(taken, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
-		taken = fitting(taken, p.Limit, p.Bytes)
-		until := t.now + p.For.Microseconds()
-		taken, refusal, err = each(t, taken, func(e *takenEvent) error {
-			e.DueAt = fromMicros(until)
-			_, err := t.exec(postpone, until, e.Key[:])
-			return err
-		})
+func (t *writeTx) reserve(p *driver.ReserveParams, how *picking) (done []takenEvent, refused []driver.RefusedEvent, err error) {
+	fresh, err := t.pickDue(how, selectFresh+suspectsIn(p.Suspects), p.Source, p.Types, p.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	tried, err := t.pickDue(how, selectTried+suspectsIn(p.Suspects), p.Source, p.Types, p.Bytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	due := append(fresh, tried...)
+	slices.SortStableFunc(due, func(a, b takenEvent) int { return cmp.Compare(a.due, b.due) })
+	until := t.now + p.For.Microseconds()
+	return t.change(how, fitting(due, how.limit, p.Bytes), func(e *takenEvent) error {
+		e.DueAt = fromMicros(until)
+		_, err := t.exec(postpone, until, e.Key[:])
 		return err
 	})
-	if err == nil && refusal != nil && len(taken) == 0 {
-		err = s.failed(ctx, "reserving events", refusal)
-	}
-	return taken, err
 }
 
 // RecordReserved implements driver.Store.

@@ -38,7 +38,6 @@ type writeTx struct {
 	stmts  map[string]*sql.Stmt // by their texts; nil in a caller's transaction
 	bound  map[string]*sql.Stmt // those that this transaction has run
 	leases bool                 // messages that ask for a lease get one
-	unread bool                 // find reads no headers and bodies
 	// Called before and after the connection is released; nil except in a run.
 	ending func(*sql.Conn)
 	ended  func()

@@ -19,7 +19,7 @@ import (
 func storeWith(t *testing.T, f *faults) *Store {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hookonce.db")
-	store := New(openWith(t, f.register(), path), openWith(t, "sqlite", path), hookmigrate.SQLite())
+	store := New(openWith(t, f.register(), path), openWith(t, f.register(), path), hookmigrate.SQLite())
 	t.Cleanup(func() {
 		if err := store.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -175,3 +175,8 @@ func (t *Teller) Barred(destination, reason string) {
 		slog.String("destination", destination), slog.String("reason", reason))
 	call(t, t.observer.Barred, destination)
 }
+
+// RowRefused observes that the database refused to change the row of an event of a source, or of a message to a destination.
+func (t *Teller) RowRefused(source, destination string) {
+	call(t, t.observer.RowRefused, observe.RowRefused{Source: source, Destination: destination})
+}

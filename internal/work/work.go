@@ -53,6 +53,7 @@ import (
 
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/guard"
+	"github.com/hookonce/hookonce/internal/refusals"
 	"github.com/hookonce/hookonce/internal/stale"
 	"github.com/hookonce/hookonce/internal/wire"
 )
@@ -125,6 +126,7 @@ type Options struct {
 	Wake     func(destination string)  // after the commit of messages
 	Reopened func()                    // after dead events became due again
 	Observe  func(*Observed)
+	Refused  func(source string)   // the database refused to change the row of an event
 	Lost     func(*driver.LostRun) // for each event of an interrupted run
 	// Trace starts the span of a run of a handler, and returns the handler's context with it. The span may
 	// be nil. A nil Trace starts none.
@@ -176,6 +178,7 @@ type Workers[T any] struct {
 	budget      *budget // of all handlers
 	busyObjects busyObjects
 	troubles    troubles
+	refusals    refusals.Rows[driver.Key]
 	alone       lastAttempts
 }
 
@@ -310,8 +313,20 @@ func mayHaveMore(taken []driver.TakenEvent, limit int) bool {
 func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	p.Retry = w.o.Retry
+	p.Retry, p.Skip, p.Refused = w.o.Retry, w.refusals.Resting(time.Now()), w.passOver(p.Source)
 	return w.db.Take(ctx, p)
+}
+
+// passOver returns a function that lets an event rest after the database refused to change its row.
+func (w *Workers[T]) passOver(source string) func(driver.RefusedEvent) {
+	return func(e driver.RefusedEvent) {
+		rest := w.refusals.Add(e.Key, time.Now())
+		w.log.Error("the database refuses to change the row of an event; look for a trigger or a damaged row: hookonce doctor",
+			slog.String("source", source), slog.String("event_id", e.EventID), slog.String("again_in", rest.String()), slog.Any("error", e.Err))
+		if w.o.Refused != nil {
+			w.o.Refused(source)
+		}
+	}
 }
 
 // abandon ends a run and gives its events back. It reports false if a handler had committed the run.

@@ -92,6 +92,9 @@ var rules = map[string]rule{
 	"internal/limit":   {modules: []string{"golang.org/x/time/rate"}, why: "token buckets, once for all that bound a rate"},
 	"internal/guard":   {why: "user code called safely, for every engine that calls some"},
 	"internal/wire":    {within: []string{"internal/headers"}, why: "stored forms of headers, bodies and errors, which every engine reads"},
+	"internal/refusals": {
+		why: "a memory of rows: it knows nothing of their tables",
+	},
 	"internal/stale": {
 		within: []string{"driver", "provider", "internal/limit", "internal/locate"},
 		why:    "which version wins; handlers and messages ask it alike",
@@ -105,11 +108,11 @@ var rules = map[string]rule{
 	"internal/feed":     {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/deadnews": {within: []string{"driver"}, why: "an engine: it knows a part of the store, and neither the root nor another engine"},
 	"internal/relay": {
-		within: []string{"driver", "internal/guard", "internal/limit", "internal/send", "internal/stale", "internal/wire"},
+		within: []string{"driver", "internal/guard", "internal/limit", "internal/refusals", "internal/send", "internal/stale", "internal/wire"},
 		why:    "an engine: it knows a part of the store, and neither the root nor another engine",
 	},
 	"internal/work": {
-		within: []string{"driver", "internal/guard", "internal/stale", "internal/wire"},
+		within: []string{"driver", "internal/guard", "internal/refusals", "internal/stale", "internal/wire"},
 		why:    "an engine: it knows the store's contract, and neither the root nor another engine",
 	},
 	"internal/dial":        {modules: []string{"code.dny.dev/ssrf"}, why: "the addresses that may be dialled, for every client in the project"},
