@@ -1,31 +1,65 @@
-package hookmigrate
+package hookmigrate_test
 
 import (
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
 )
 
-// releasedSums lists the steps of releases, as sha256sum prints them. CONTRIBUTING.md says when it is written.
+// freeze is for a release. CONTRIBUTING.md says when.
+var freeze = flag.Bool("freeze", false, "write the hashes of all steps, and databases of this build, into testdata")
+
+// releasedSums lists the steps of releases, as sha256sum prints them.
 const releasedSums = "testdata/released.sum"
+
+// steps are the files of all steps, by folder and number.
+func steps(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS("."), "*/[0-9]*.sql")
+	if err != nil || len(names) == 0 {
+		t.Fatal("no steps: ", err)
+	}
+	return names
+}
 
 // A step that a release has applied to databases never changes.
 func TestReleasedSteps(t *testing.T) {
 	t.Parallel()
 	sums, err := os.ReadFile(releasedSums)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !*freeze {
 		t.Skip("no release has frozen the schema: " + releasedSums + " does not exist")
 	}
-	if err != nil {
+	if err != nil && !*freeze {
 		t.Fatal(err)
 	}
-	for _, fault := range changedSteps(embedded, string(sums)) {
+	for _, fault := range changedSteps(os.DirFS("."), string(sums)) {
 		t.Error(fault)
+	}
+	if !*freeze || t.Failed() {
+		return
+	}
+	var list strings.Builder
+	for _, name := range steps(t) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&list, "%x  %s\n", sha256.Sum256(text), name)
+	}
+	put(t, releasedSums, list.String())
+}
+
+func put(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
 	}
 }
 

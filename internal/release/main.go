@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -152,7 +153,7 @@ func (r *release) describe(ctx context.Context) error {
 	if r.snapshot {
 		return nil
 	}
-	if err := errors.Join(frozen(ctx), saysReleased(ctx)); err != nil {
+	if err := errors.Join(pinned(ctx), frozen(ctx), saysReleased(ctx)); err != nil {
 		return err
 	}
 	if tagged, err := git(ctx, "rev-list", "-1", r.version); err != nil || tagged != r.revision {
@@ -161,7 +162,27 @@ func (r *release) describe(ctx context.Context) error {
 	return nil
 }
 
-// frozen fails unless the steps of the schema are listed with their hashes, so that a test can hold them from now on.
+// toolchain is the compiler that a workflow names.
+var toolchain = regexp.MustCompile(`(?m)^ *GOTOOLCHAIN: (go1\.\S+)$`)
+
+// pinned fails unless the compiler here is that of the workflow: another one makes other bytes.
+func pinned(ctx context.Context) error {
+	workflow, err := git(ctx, "show", "HEAD:.github/workflows/release.yml")
+	if err != nil {
+		return err
+	}
+	compiler, err := output(ctx, "", nil, "go", "env", "GOVERSION")
+	if err != nil {
+		return err
+	}
+	if named := toolchain.FindStringSubmatch(workflow); named == nil || named[1] != compiler {
+		return fmt.Errorf("the compiler here is %s, and release.yml has %q: set GOTOOLCHAIN", compiler, named)
+	}
+	return nil
+}
+
+// frozen fails unless the steps of the schema are listed with their hashes, and a database with the last step of each folder
+// is kept, so that tests can hold them from now on.
 func frozen(ctx context.Context) error {
 	steps, err := git(ctx, "ls-tree", "-r", "--name-only", "HEAD", "hookmigrate/postgres", "hookmigrate/sqlite")
 	if err != nil {
@@ -171,10 +192,21 @@ func frozen(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the schema is not frozen, see CONTRIBUTING.md: %w", err)
 	}
+	kept, err := git(ctx, "ls-tree", "-r", "--name-only", "HEAD", "hookmigrate/testdata/released")
+	if err != nil {
+		return err
+	}
+	last := map[string]string{}
 	for step := range strings.Lines(steps) {
 		name := strings.TrimPrefix(strings.TrimSpace(step), "hookmigrate/")
+		last[path.Dir(name)] = strings.TrimSuffix(name, ".sql")
 		if !strings.Contains(sums+"\n", "  "+name+"\n") {
 			return fmt.Errorf("hookmigrate/testdata/released.sum does not list %s, see CONTRIBUTING.md", name)
+		}
+	}
+	for _, name := range last {
+		if !strings.Contains(kept, "/released/"+name+".") {
+			return fmt.Errorf("hookmigrate/testdata/released has no database with the step %s, see CONTRIBUTING.md", name)
 		}
 	}
 	return nil

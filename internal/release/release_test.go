@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -48,6 +50,83 @@ func TestVersions(t *testing.T) {
 		} else if got := (&release{version: version}).packageVersion(); got != want {
 			t.Errorf("the package of %s has the version %q, want %q", version, got, want)
 		}
+	}
+}
+
+// The workflows have one compiler, of the version that every go.mod needs. The notes of a release name it.
+func TestCompiler(t *testing.T) {
+	t.Parallel()
+	var named []string
+	for _, workflow := range []string{"ci", "release"} {
+		text, err := os.ReadFile("../../.github/workflows/" + workflow + ".yml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := toolchain.FindSubmatch(text)
+		if m == nil {
+			t.Fatalf("%s.yml names no compiler", workflow)
+		}
+		named = append(named, string(m[1]))
+	}
+	if named[0] != named[1] {
+		t.Errorf("ci.yml has %s, release.yml %s", named[0], named[1])
+	}
+	files, err := output(t.Context(), "../..", nil, "git", "-c", "safe.directory=*", "ls-files", "go.mod", "*/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file := range strings.Lines(files) {
+		file = strings.TrimSpace(file)
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := regexp.MustCompile(`(?m)^go (\d+\.\d+)\.0$`).FindSubmatch(text); line == nil || !strings.HasPrefix(named[1], "go"+string(line[1])+".") {
+			t.Errorf("%s needs Go %q, the release is built by %s", file, line, named[1])
+		}
+	}
+}
+
+// The image has one manifest for each system, and each has the same settings.
+func TestImageOfEachSystem(t *testing.T) {
+	t.Parallel()
+	image, r := ociImage{}, &release{version: "v1.2.3", date: time.Unix(0, 0)}
+	for _, arch := range []string{"amd64", "arm64"} {
+		if err := image.add(target{"linux", arch}, []byte("program of "+arch), nil, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blob := func(digest string, into any) {
+		t.Helper()
+		for _, b := range image.blobs {
+			if b.name == "blobs/"+strings.ReplaceAll(digest, ":", "/") {
+				if err := json.Unmarshal(b.data, into); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+		}
+		t.Fatalf("there is no blob %s", digest)
+	}
+	for i, arch := range []string{"amd64", "arm64"} {
+		m := image.manifests[i]
+		var manifest struct{ Config descriptor }
+		blob(m.Digest, &manifest)
+		var config struct {
+			Architecture, OS string
+			Config           struct {
+				User            string
+				Entrypoint, Cmd []string
+			}
+		}
+		blob(manifest.Config.Digest, &config)
+		if m.Platform.Architecture != arch || config.Architecture != arch || m.Platform.OS != "linux" || config.OS != "linux" ||
+			config.Config.User != "65532:65532" || config.Config.Entrypoint[0] != "/hookonce" || config.Config.Cmd[0] != "serve" {
+			t.Errorf("%s: the image is of %+v, its settings are %+v", arch, m.Platform, config)
+		}
+	}
+	if image.manifests[0].Digest == image.manifests[1].Digest {
+		t.Error("both systems have one program")
 	}
 }
 
