@@ -246,19 +246,26 @@ func (g *gateway) events(t testing.TB, filter string) []event {
 	t.Helper()
 	var all []event
 	for cursor := ""; ; {
-		var page struct {
-			Events []event `json:"events"`
-			Next   string  `json:"next"`
-		}
-		path := "/api/v1/events?limit=200&cursor=" + url.QueryEscape(cursor) + "&" + filter
-		if status := g.api(t, path, &page); status != http.StatusOK {
-			t.Fatalf("GET %s: %d", path, status)
-		}
-		all = append(all, page.Events...)
-		if cursor = page.Next; cursor == "" {
+		page, next := g.page(t, filter+"&limit=200&cursor="+url.QueryEscape(cursor))
+		all = append(all, page...)
+		if cursor = next; cursor == "" {
 			return all
 		}
 	}
+}
+
+// page lists a page of events, and returns the cursor of the next one.
+func (g *gateway) page(t testing.TB, filter string) (events []event, next string) {
+	t.Helper()
+	var page struct {
+		Events []event `json:"events"`
+		Next   string  `json:"next"`
+	}
+	path := "/api/v1/events?" + filter
+	if status := g.api(t, path, &page); status != http.StatusOK {
+		t.Fatalf("GET %s: %d", path, status)
+	}
+	return page.Events, page.Next
 }
 
 // event shows one event, nil if there is none.
