@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -123,17 +122,18 @@ func (w *world) export(script string) {
 	}
 }
 
-// start runs a script whose last command is a server, and waits until it answers on an address.
+// start runs a script whose last command is a server, and waits until it answers a request to an address: it may listen
+// before it is ready.
 func (w *world) start(t *testing.T, script, address string) {
 	t.Helper()
 	p := w.launch(t, script)
-	eventually.Succeeds(t, "the server listens", func() error {
+	eventually.Succeeds(t, "the server answers", func() error {
 		p.mustRun(t)
-		conn, err := net.DialTimeout("tcp", address, time.Second)
+		answer, err := http.Get("http://" + address)
 		if err != nil {
 			return err
 		}
-		return conn.Close()
+		return answer.Body.Close()
 	})
 }
 
