@@ -226,6 +226,12 @@ func heat(f *driver.SeriesFilter, points []driver.Point, c chart) chart {
 
 // backlogChart shows waiting work and the age of its oldest part.
 func backlogChart(f *driver.SeriesFilter, points []driver.Point) chart {
+	running, sampled := f.Resolution.Start(f.Until), func(p driver.Point) bool { return !p.At.Before(f.Resolution.Start(f.Until)) }
+	if f.Resolution == driver.ByMinute && !slices.ContainsFunc(points, sampled) {
+		ended := *f
+		ended.Until = running // no sample of the running minute is no empty backlog
+		f = &ended
+	}
 	c := chart{
 		ID: "backlog", Title: "Backlog", Data: newChartData("lines", f), Head: []string{"Time"},
 		About: "Most events and messages that waited, and the age of the oldest one (dashed, right axis). Sampled each minute; counts stop at 10,000 for each name.",

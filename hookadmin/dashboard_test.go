@@ -157,7 +157,7 @@ func TestSourcesPage(t *testing.T) {
 			"2 days 23 hours 59 minutes 59 seconds Shorter than the provider retries the provider retries for 3 days in the settings",
 		"tasks Asana silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
 			"30 days the provider retries for 1 day in the settings none learned, armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
-		"todo Asana trouble Every delivery of the last 24 hours was refused. Wrong secret? now 20 100% – the provider gives up after 10 seconds " +
+		"todo Asana trouble Every delivery of the last 24 hours was refused. Look at the reasons. now 20 100% – the provider gives up after 10 seconds " +
 			"30 days the provider retries for 1 day in the settings none learned",
 	}
 	got := rows(a.page(t, "/sources", 200))
@@ -170,7 +170,12 @@ func TestSourcesPage(t *testing.T) {
 	if _, err := store.LearnSecret(t.Context(), &driver.LearnParams{Source: "tasks", Secret: "handed-over-s3cret"}); err != nil {
 		t.Fatal(err)
 	}
+	wrong := []driver.Figure{{Of: driver.FigureRefusals, At: now.Add(-2 * time.Hour), Name: "todo", Label: "signature_wrong", N: 20}}
+	if err := store.AddFigures(t.Context(), &driver.AddFiguresParams{Figures: wrong}); err != nil {
+		t.Fatal(err)
+	}
 	after := a.page(t, "/sources", 200)
+	wantText(t, rows(after)[7], "was refused. Wrong secret?")
 	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 learned") {
 		t.Errorf("source with a learned secret: %s", row)
 	}

@@ -136,6 +136,8 @@ func TestJobsOfEvents(t *testing.T) {
 	if actions := g.actions(t, "a"); !cmp.Equal(actions, []string{"replayed_as_new"}) {
 		t.Errorf("the history is %v", actions)
 	}
+	g.plan(t, `{"of":"events","action":"replay","mode":"as_new","filter":{"source":"lab","ids":["a"]}}`)
+	wantText(t, g.page(t, "/jobs", 200), "only 1 event")
 }
 
 func TestBadJobs(t *testing.T) {

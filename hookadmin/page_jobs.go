@@ -169,9 +169,9 @@ func (v jobView) Selection() []chip {
 			all = append(all, chip{Name: name, Value: newText(shown, 80).Short, Remove: v.root + page + queryOf(url.Values{name: {value}})})
 		}
 	}
-	for _, name := range []string{"ids", "message_ids", "events"} {
+	for name, of := range map[string]string{"ids": "event", "message_ids": "message", "events": "event"} {
 		if ids, ok := v.Filter[name].([]any); ok {
-			all = append(all, chip{Name: name, Value: say.Number(int64(len(ids))), Remove: v.root + page})
+			all = append(all, chip{Name: "only", Value: countWord(int64(len(ids)), of, of+"s"), Remove: v.root + page})
 		}
 	}
 	return all

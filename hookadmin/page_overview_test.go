@@ -120,6 +120,24 @@ func TestChartsOfTheOverview(t *testing.T) {
 	}
 }
 
+// The running minute has no sample before a gateway takes it. The backlog ends before it, and does not fall to zero.
+func TestBacklogEndsAtItsNewestSample(t *testing.T) {
+	t.Parallel()
+	g, before := newGateway(t), time.Now().Add(-10*time.Minute)
+	g.addFigures(t,
+		driver.Figure{Of: driver.FigureDeliveries, At: before, Name: "lab", Label: "ok", N: 1, Buckets: [driver.FigureBuckets]int64{3: 1}},
+		driver.Figure{Of: driver.FigureBacklog, At: before, Name: "billing", Label: driver.BacklogMessages, N: 5},
+	)
+	drawn := plots(t, g.overview(t))
+	deliveries, backlog := drawn["deliveries"].At, drawn["backlog"].At
+	if n := len(deliveries) - 1; len(backlog) != n || backlog[n-1] != deliveries[n-1] {
+		t.Fatalf("the backlog has %d minutes, want all %d but the running one", len(backlog), len(deliveries))
+	}
+	if values := drawn["backlog"].Series[0].Values; len(values) != len(backlog) {
+		t.Errorf("%d values for %d minutes", len(values), len(backlog))
+	}
+}
+
 // The sentence tells deaths of the day from dead letters, and agrees with the gauge beside it.
 func TestStoryAgreesWithTheGauge(t *testing.T) {
 	t.Parallel()

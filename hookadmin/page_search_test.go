@@ -39,7 +39,7 @@ func TestSearchPage(t *testing.T) {
 	}
 	page := g.show(t, "/search?q=both", 200)
 	wantText(t, page, "event both done lab", "refused both – lab – rate")
-	wantText(t, g.show(t, "/search?q=nothing", 200), "No id is nothing", "Look for this text")
+	wantText(t, g.show(t, "/search?q=nothing", 200), "Nothing has the id nothing", "Look for this text")
 	wantText(t, g.show(t, "/search", 200), "Find an event, a message")
 	wantText(t, g.show(t, "/search?q=x&cursor=x", 400), "cursor: malformed")
 	wantText(t, g.show(t, "/search?q=x&q=y", 400), "q: given more than once")

@@ -48,6 +48,7 @@ type sourceActivity struct {
 	Deliveries  int64
 	Refused     string // share
 	P99         string
+	AllRefused  bool
 	SlowAnswers bool // the 99th percentile is over half the provider's time-out
 	Arming      arming
 	Looks       *SourceReconcile // nil without the setting reconcile
@@ -152,6 +153,15 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 	for i := range rows {
 		name := names[i]
 		a := newActivity(&rows[i], filters[0], today[name], recent[name])
+		if a.AllRefused {
+			wrong, err := h.sumOf(ctx, driver.FigureRefusals, name, now, signatureWrong)
+			if err != nil {
+				return nil, err
+			}
+			if wrong > 0 {
+				a.Why, a.See = "Every delivery of the last 24 hours was refused. Wrong secret?", runbook.Unauthorized
+			}
+		}
 		a.Last = Time(cmp.Or(lastOf(hour[name], time.Minute, now), lastOf(today[name], time.Hour, now), lastOf(long[name], 24*time.Hour, now)))
 		if a.Looks = sources[i].Reconcile; a.Looks.foundLately(now) {
 			a.Missed = a.Looks.missedText()
@@ -186,7 +196,7 @@ func newActivity(s *sourceRow, f *driver.SeriesFilter, points []driver.Point, la
 	case last.rotated():
 		a.Health, a.Why, a.Steps, a.See = "trouble", last.why(), afterRotation, runbook.Unauthorized
 	case n > 0 && refused == n:
-		a.Health, a.Why, a.See = "trouble", "Every delivery of the last 24 hours was refused. Wrong secret?", runbook.Unauthorized
+		a.AllRefused, a.Health, a.Why = true, "trouble", "Every delivery of the last 24 hours was refused. Look at the reasons."
 	case failed > 0:
 		a.Health, a.Why, a.See = "watch", countWord(failed, "delivery was", "deliveries were")+" answered 5xx. The provider repeats them.", runbook.Unavailable
 	case s.shortWindow():

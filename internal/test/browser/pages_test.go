@@ -27,7 +27,7 @@ var pages = []struct{ name, path, shows string }{
 	{"event-bytes", "/events/stripe/" + eventID + "?body=hex", "As curl"},
 	{"events-empty", "/events?state=running&type=none", "No events match these filters"},
 	{"search-empty", "/search", "by its id"},
-	{"search-none", "/search?q=none", "No id is"},
+	{"search-none", "/search?q=none", "Nothing has the id"},
 	{"search", "/search?q=same-id", "lab"},
 	{"jobs", "/jobs", "destination ledger"},
 	{"job", "/jobs/{job}", "match now"},
