@@ -101,8 +101,8 @@ var (
 	// ErrJobEnded means that a job is done or has failed, so it can be neither started nor cancelled.
 	ErrJobEnded = errors.New("the job has ended")
 
-	// ErrBodyPruned means that the body is past its retention.
-	ErrBodyPruned = errors.New("the body is past its retention")
+	// ErrBodyPruned means that the body is past its retention or redacted.
+	ErrBodyPruned = errors.New("the body is past its retention or redacted")
 
 	// ErrRedacted means that an operator removed the payload. It matches ErrBodyPruned too.
 	ErrRedacted error = redactedError{}

@@ -176,6 +176,9 @@ func TestSourcesPage(t *testing.T) {
 	}
 	after := a.page(t, "/sources", 200)
 	wantText(t, rows(after)[7], "was refused. Wrong secret?")
+	if page := a.page(t, "/sources/todo", 200); !strings.Contains(page, `<a href="../refused?since=24h&amp;source=todo">100%</a>`) {
+		t.Errorf("the page of a source does not link its refused requests: %s", text(page))
+	}
 	if row := rows(after)[6]; !strings.HasSuffix(row, " 1 learned") {
 		t.Errorf("source with a learned secret: %s", row)
 	}

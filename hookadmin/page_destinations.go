@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -86,7 +87,7 @@ func healthOf(d *destinationRow) (health, why string) {
 	case *d.Dead > 0:
 		return "watch", say.Count(*d.Dead, "dead letter") + "."
 	case d.Circuit.Failures > 0:
-		return "watch", "The last " + say.Count(d.Circuit.Failures, "attempt") + " failed."
+		return "watch", "The last " + strings.TrimPrefix(say.Count(d.Circuit.Failures, "attempt"), "1 ") + " failed."
 	case *d.Pending+*d.Sending > 0 && late(d.OldestDue) > time.Minute:
 		return "watch", "The oldest message is late."
 	}

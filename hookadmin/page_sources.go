@@ -227,6 +227,7 @@ type sourcePage struct {
 	Figures *sourceFigures // nil if the database did not answer, and never has
 	Stale   staleness
 	Events  string // link to its events
+	Told    string // link to its refused requests
 }
 
 // Sender names the sender in a sentence.
@@ -278,6 +279,7 @@ func (h *handling) showSource(w http.ResponseWriter, r *http.Request) {
 		sourceRow: *row, URL: h.webhookURL(row.Name), Path: "/webhooks/" + url.PathEscape(row.Name), Full: h.public(), Send: h.sendCommand(&status), Span: *span, Spec: specOf(status.Provider),
 	}
 	content.Events = "../events" + queryOf(url.Values{"source": {row.Name}})
+	content.Told = "../refused" + queryOf(url.Values{"source": {row.Name}, "since": {"24h"}})
 	content.Figures, content.Stale = fresh(h, r, func(ctx context.Context) (*sourceFigures, error) {
 		return h.sourceFigures(ctx, row, span, now)
 	})
