@@ -1855,8 +1855,8 @@ $$;
 
 COMMENT ON FUNCTION {schema}.skip_passed(bytea, bytea, timestamptz) IS 'For hookonce itself: skips an event for take that is stale.';
 
--- Lines whose first event could not be given to take at once: another session had the line, or a consumer the event before.
--- Each sweep of lines begins with them. A crash of the server empties the table: the sweep of all lines finds them.
+-- Lines that other sessions had locked when a claim put an event for take into them. Each sweep of lines begins with them. A
+-- crash of the server empties the table: the sweep of all lines finds them.
 CREATE UNLOGGED TABLE {schema}.busy_line (
 	line bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
@@ -1884,7 +1884,6 @@ BEGIN
 	IF before <> give_line.key THEN
 		SELECT s.due_at INTO due FROM {schema}.event_state s WHERE s.key = before AND s.state = 0 FOR UPDATE SKIP LOCKED;
 		IF NOT FOUND THEN
-			INSERT INTO {schema}.busy_line VALUES (give_line.line);
 			RETURN;
 		END IF;
 		IF due <= give_line.at THEN -- otherwise it waits for its next attempt
@@ -2427,7 +2426,8 @@ $$;
 COMMENT ON FUNCTION {schema}.mark_ordered(bigint, bytea[], bytea[], bigint, text) IS
 	'For hookonce itself: records a run with events of lines.';
 
--- Settles busy lines. Those that are still busy remain.
+-- Settles busy lines. Those that are still busy remain. The row of a line may be one that another session makes, or that
+-- pruning removed.
 CREATE FUNCTION {schema}.settle_busy_lines() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2438,19 +2438,21 @@ SET enable_mergejoin = off
 SET jit = off
 AS $$
 DECLARE
-	next bytea;
+	next   bytea;
+	source text;
 BEGIN
 	FOR next IN
 		WITH gone AS (
 			DELETE FROM {schema}.busy_line b
-			WHERE b.ctid = ANY (ARRAY(SELECT w.ctid FROM {schema}.busy_line w LIMIT 10000 FOR UPDATE SKIP LOCKED))
+			WHERE b.ctid = ANY (ARRAY(SELECT w.ctid FROM {schema}.busy_line w LIMIT 2000 FOR UPDATE SKIP LOCKED))
 			RETURNING b.line
 		)
 		SELECT DISTINCT g.line FROM gone g
 	LOOP
-		PERFORM v.object FROM {schema}.object_version v WHERE v.object = next FOR UPDATE SKIP LOCKED;
-		IF NOT FOUND THEN
-			INSERT INTO {schema}.busy_line SELECT v.object FROM {schema}.object_version v WHERE v.object = next;
+		SELECT o.source INTO source FROM {schema}.ordered_message o WHERE o.line = next AND o.state < 2 ORDER BY o.version LIMIT 1;
+		CONTINUE WHEN NOT FOUND;
+		IF {schema}.lock_free_lines(ARRAY[next], ARRAY[source]) <> '{}' THEN
+			INSERT INTO {schema}.busy_line VALUES (next);
 			CONTINUE;
 		END IF;
 		BEGIN

@@ -101,39 +101,46 @@ func TestSweepWaitsForNoNewLine(t *testing.T) {
 	other.run(t, "COMMIT")
 }
 
-// An event that came while its line was locked, or while a consumer held the one after it, is found by the next sweep, wherever
-// that one is.
+// An event that came while another session had its line, or made or removed the row of the line, is found by the next sweep,
+// wherever that one is.
 func TestBusyLinesAreSweptFirst(t *testing.T) {
 	t.Parallel()
-	w := open(t)
-	s, other := w.connect(t), w.connect(t)
-	sweepElsewhere := func() {
-		t.Helper()
-		last := driver.Key(bytes.Repeat([]byte{0xff}, len(driver.Key{})))
-		if _, _, err := w.store.SweepLines(t.Context(), last, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.arrive(t, "a", 1)
-	s.run(t, "BEGIN")
-	s.wantTake(t, 10, "a-1")
-	s.run(t, "COMMIT")
-	other.run(t, "BEGIN")
-	other.run(t, "SELECT FROM hookonce.object_version FOR UPDATE")
-	w.arrive(t, "a", 3)
-	sweepElsewhere() // the line is still locked
-	other.run(t, "COMMIT")
-	sweepElsewhere()
-	s.run(t, "BEGIN")
-	s.wantTake(t, 10, "a-3")
-	w.arrive(t, "a", 2)
-	sweepElsewhere() // a-3 is still held
-	s.run(t, "ROLLBACK")
-	sweepElsewhere()
-	s.run(t, "BEGIN")
-	s.wantTake(t, 10, "a-2")
-	s.run(t, "COMMIT")
-	if n := get[int](t, w, "SELECT count(*) FROM hookonce.busy_line"); n > 0 {
-		t.Errorf("%d busy lines are left", n)
+	for name, c := range map[string]struct{ busy, end string }{
+		"locked":  {"SELECT FROM hookonce.object_version FOR UPDATE", "COMMIT"},
+		"removed": {"DELETE FROM hookonce.object_version", "COMMIT"},
+		"made": {`INSERT INTO hookonce.object_version (object, source, version, shown, applied_at)
+			SELECT line, source, '', '', now() FROM hookonce.ordered_message LIMIT 1`, "ROLLBACK"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := open(t)
+			s, other := w.connect(t), w.connect(t)
+			sweepElsewhere := func() {
+				t.Helper()
+				last := driver.Key(bytes.Repeat([]byte{0xff}, len(driver.Key{})))
+				if _, _, err := w.store.SweepLines(t.Context(), last, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.arrive(t, "a", 1)
+			s.run(t, "BEGIN")
+			s.wantTake(t, 10, "a-1")
+			s.run(t, "COMMIT")
+			if name == "made" {
+				w.exec(t, "DELETE FROM hookonce.object_version")
+			}
+			other.run(t, "BEGIN")
+			other.run(t, c.busy)
+			w.arrive(t, "a", 2)
+			sweepElsewhere() // it is still busy
+			other.run(t, c.end)
+			sweepElsewhere()
+			s.run(t, "BEGIN")
+			s.wantTake(t, 10, "a-2")
+			s.run(t, "COMMIT")
+			if n := get[int](t, w, "SELECT count(*) FROM hookonce.busy_line"); n > 0 {
+				t.Errorf("%d busy lines are left", n)
+			}
+		})
 	}
 }
