@@ -108,3 +108,23 @@ func TestBehindManyRefused(t *testing.T) {
 		t.Errorf("Reserve without the refused events: %+v, error %v, want none", reserved, err)
 	}
 }
+
+// A trigger that refuses all events names none of them: they would rest after it is gone.
+func TestAllRefused(t *testing.T) {
+	t.Parallel()
+	store := openMigrated(t, filepath.Join(t.TempDir(), "hookonce.db"))
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		c := newClaim(id)
+		c.Messages, c.Work = nil, driver.WorkQueued
+		if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refuseEvents(t, store, ids...)
+	p := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 2, For: time.Hour}
+	p.Refused = func(e driver.RefusedEvent) { t.Errorf("%s was named", e.EventID) }
+	if reserved, err := store.Reserve(t.Context(), p); err == nil {
+		t.Errorf("reserved %d events, want an error", len(reserved))
+	}
+}

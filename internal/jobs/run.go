@@ -245,7 +245,7 @@ func (r *Runner) stepLetters(ctx context.Context, job *driver.Job, s *driver.Job
 		job.Cursor = s.Cursor
 	}
 	s.Count(done)
-	job.Done += s.Done
+	job.Done, job.Skipped = job.Done+s.Done, job.Skipped+s.Skipped
 	return done, nil
 }
 

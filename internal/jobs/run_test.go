@@ -150,43 +150,6 @@ func TestPassesOverRefused(t *testing.T) {
 	}
 }
 
-// TestLettersThatAllAreRefused takes a right away for a while. A job of each kind waits, and fails no letter, whether it changes
-// one in a step or all.
-func TestLettersThatAllAreRefused(t *testing.T) {
-	t.Parallel()
-	for name, spec := range map[string]driver.JobSpec{
-		"discard": {Action: driver.JobDiscard}, "discard slowly": {Action: driver.JobDiscard, Rate: "10"}, "undo": {Action: driver.JobUndo},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store, dsn, schema := openPostgres(t)
-			all := die(t, store, "e", 12)
-			_, log, _ := run(t, store)
-			sel, state := driver.JobSelection{Source: "shop"}, driver.StateSkipped
-			if spec.Action == driver.JobUndo {
-				sel, state = discarded(t, store), driver.StateDead
-			}
-			execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
-			start(t, store, "job_1", spec, sel)
-			eventually.True(t, "the job has been tried twice, or ended", func() bool {
-				return strings.Count(log.Text(), "no right") > 1 || isEnded(job(t, store, "job_1"))
-			})
-			execute(t, dsn, schema, "DROP FUNCTION {schema}.refuse() CASCADE")
-			got := until(t, store, "job_1", isEnded)
-			if got.State != driver.JobDone || got.Done != 12 || got.Failed != 0 {
-				t.Errorf("the job is %+v, want 12 done", got)
-			}
-			for i := range all {
-				if ev, err := store.Event(t.Context(), "shop", all[i].EventID); err != nil || ev.State != state {
-					t.Errorf("%s is %s, error %v; want it %s", all[i].EventID, ev.State, err, state)
-				}
-			}
-		})
-	}
-}
-
 // discarded discards all letters, and returns the selection for the undo.
 func discarded(t *testing.T, store driver.Store) driver.JobSelection {
 	t.Helper()

@@ -75,6 +75,7 @@ type past struct {
 	err     error  // the last refusal
 	changed bool   // another event was changed
 	cursor  string // where the task goes on, or ""
+	limit   int    // of the next call that undoes letters
 }
 
 // steps works on a job until an error. That is errEnded at its end. tries counts the calls that did not move the job.
@@ -161,9 +162,9 @@ func (t *task) renew(ctx context.Context) error {
 
 // judge reports whether the refused events are at fault by themselves: another one was changed, or there is no other one.
 // The error says that the database may be the reason, at the end of the job or after too many refusals. If the
-// job has changed others before, a few refused ones at its end are at fault.
+// job has dealt with others, a few refused ones at its end are at fault.
 func (t *task) judge(more bool) (bool, error) {
-	few := t.job.Done > 0 && (t.past.refused <= maxRefused || t.most > maxRefused<<5)
+	few := t.job.Done+t.job.Skipped+t.past.step.Skipped > 0 && (t.past.refused <= maxRefused || t.most > maxRefused<<5)
 	switch {
 	case t.past.refused == 0, t.past.changed, !more && (t.past.refused == 1 || few):
 		return true, nil
@@ -405,7 +406,7 @@ func (t *task) undo(ctx context.Context) error {
 	}
 	p.Step.ID, p.Step.Fence, p.Step.For = t.job.ID, t.job.Fence, lease
 	if p.Unsure = t.past.refused > 0; p.Unsure {
-		p.Limit = 1
+		p.Limit = t.past.limit
 	}
 	undone, err := t.undoOnce(ctx, p)
 	for p.Limit > 1 && mayBeOfRow(err) {
@@ -424,6 +425,7 @@ func (t *task) undo(ctx context.Context) error {
 		return errLost
 	}
 	if p.Unsure && undone.Undone == 0 {
+		t.past.limit = min(2*p.Limit, driver.MaxJobStep)
 		if !p.Pass {
 			t.past.step.Skipped += int64(undone.Skipped)
 		}
@@ -434,6 +436,7 @@ func (t *task) undo(ctx context.Context) error {
 		return errEnded
 	}
 	t.job.Cursor, t.job.Done = undone.Next, t.job.Done+int64(undone.Undone)
+	t.job.Skipped += int64(undone.Skipped)
 	t.past, t.held = past{}, time.Now()
 	return nil
 }

@@ -27,7 +27,8 @@ func (s *Store) pastRefusals(
 	take func(*picking) ([]takenEvent, []driver.RefusedEvent, error),
 ) ([]takenEvent, error) {
 	var refusal error
-	for passed := 0; ; {
+	var passed []driver.RefusedEvent
+	for {
 		taken, refused, err := take(&how)
 		switch {
 		case isOfRow(err) && !how.past:
@@ -42,14 +43,18 @@ func (s *Store) pastRefusals(
 		for _, e := range refused {
 			refusal = s.failed(ctx, op, e.Err)
 			e.Err, how.skip = refusal, append(slices.Clip(how.skip), e.Key)
-			if tell != nil {
+			passed = append(passed, e)
+		}
+		if len(taken) == 0 && len(refused) > 0 && len(passed) < maxPassedOver {
+			continue
+		}
+		// If none can be changed, the database may be the reason, and the events must not rest.
+		if tell != nil && (len(taken) > 0 || len(passed) == 1) {
+			for _, e := range passed {
 				tell(e)
 			}
 		}
-		passed += len(refused)
 		switch {
-		case len(taken) == 0 && len(refused) > 0 && passed < maxPassedOver:
-			continue
 		case len(taken) == 0:
 			return nil, refusal
 		case how.unread:
