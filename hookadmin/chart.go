@@ -226,7 +226,8 @@ func heat(f *driver.SeriesFilter, points []driver.Point, c chart) chart {
 
 // backlogChart shows waiting work and the age of its oldest part.
 func backlogChart(f *driver.SeriesFilter, points []driver.Point) chart {
-	running, sampled := f.Resolution.Start(f.Until), func(p driver.Point) bool { return !p.At.Before(f.Resolution.Start(f.Until)) }
+	running := f.Resolution.Start(f.Until)
+	sampled := func(p driver.Point) bool { return !p.At.Before(running) }
 	if f.Resolution == driver.ByMinute && !slices.ContainsFunc(points, sampled) {
 		ended := *f
 		ended.Until = running // no sample of the running minute is no empty backlog

@@ -73,6 +73,9 @@ var dumps = []struct {
 			schema, dsn, _ := strings.Cut(address, " ")
 			program := filepath.Join(dbtest.Programs(t), "pg_dump")
 			if _, err := os.Stat(program); errors.Is(err, fs.ErrNotExist) {
+				if *freeze {
+					t.Fatal("pg_dump is not installed, so no database of PostgreSQL is kept")
+				}
 				t.Skip("pg_dump is not installed")
 			}
 			text, err := exec.CommandContext(t.Context(), program, "--inserts", "--no-owner", "--schema="+schema, dsn).Output()
@@ -288,7 +291,7 @@ var finished, pending = map[string]string{
 	"shop done-3": driver.StateDone, "shop sends-3": driver.StateDone, "routed done-4": driver.StateDone,
 }
 
-// goOn delivers everything again, does what is open, and replays what is dead.
+// goOn delivers all events again, works on the open ones, and replays the dead ones.
 func goOn(t *testing.T, open func() (opened, error)) {
 	t.Helper()
 	w := newWorld(t, open, false)

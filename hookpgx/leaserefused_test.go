@@ -195,7 +195,7 @@ func TestReservePastRefusals(t *testing.T) {
 				t.Errorf("named %q, want %q", named, want)
 			}
 			*p = all
-			reserve("evt_4") // what it has before the loss of its server
+			reserve("evt_4") // the next one finds the server gone
 			p.Skip = append(p.Skip, driver.EventKey("shop", "evt_5"))
 			reserve("evt_6")
 			p.Skip = nil

@@ -112,19 +112,11 @@ func TestBehindManyRefused(t *testing.T) {
 // A trigger that refuses all events names none of them: they would rest after it is gone.
 func TestAllRefused(t *testing.T) {
 	t.Parallel()
-	store := openMigrated(t, filepath.Join(t.TempDir(), "hookonce.db"))
-	ids := []string{"a", "b", "c"}
-	for _, id := range ids {
-		c := newClaim(id)
-		c.Messages, c.Work = nil, driver.WorkQueued
-		if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{c}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	refuseEvents(t, store, ids...)
+	r := newRuns(t, "a", "b", "c")
+	refuseEvents(t, r.store, "a", "b", "c")
 	p := &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 2, For: time.Hour}
 	p.Refused = func(e driver.RefusedEvent) { t.Errorf("%s was named", e.EventID) }
-	if reserved, err := store.Reserve(t.Context(), p); err == nil {
+	if reserved, err := r.store.Reserve(t.Context(), p); err == nil {
 		t.Errorf("reserved %d events, want an error", len(reserved))
 	}
 }

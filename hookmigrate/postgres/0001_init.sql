@@ -2426,8 +2426,38 @@ $$;
 COMMENT ON FUNCTION {schema}.mark_ordered(bigint, bytea[], bytea[], bigint, text) IS
 	'For hookonce itself: records a run with events of lines.';
 
--- Settles busy lines. Those that are still busy remain. The row of a line may be one that another session makes, or that
--- pruning removed.
+-- Settles a line, unless another session has it. refusal is why a trigger refuses to change a row of it.
+CREATE FUNCTION {schema}.sweep_line(line bytea, source text, OUT is_free boolean, OUT refusal text)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+SET jit = off
+AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = sweep_line.line) THEN
+		-- The line is new, or pruning removed the row while an event for take was claimed, which did not wait for it. It waits
+		-- for no session that inserts the row: such a session may wait for other lines that the sweep has.
+		PERFORM {schema}.lock_free_lines(ARRAY[sweep_line.line], ARRAY[sweep_line.source]);
+	END IF;
+	PERFORM v.object FROM {schema}.object_version v WHERE v.object = sweep_line.line FOR UPDATE SKIP LOCKED;
+	is_free := FOUND;
+	IF is_free THEN
+		BEGIN
+			PERFORM {schema}.settle_line(sweep_line.line, now());
+		EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
+			refusal := SQLERRM;
+		END;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION {schema}.sweep_line(bytea, text) IS 'For hookonce itself: settles a line that waits.';
+
+-- Settles busy lines. Those that are still busy remain. The sweep of all lines tells of refusals.
 CREATE FUNCTION {schema}.settle_busy_lines() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2450,16 +2480,9 @@ BEGIN
 		SELECT DISTINCT g.line FROM gone g
 	LOOP
 		SELECT o.source INTO source FROM {schema}.ordered_message o WHERE o.line = next AND o.state < 2 ORDER BY o.version LIMIT 1;
-		CONTINUE WHEN NOT FOUND;
-		IF {schema}.lock_free_lines(ARRAY[next], ARRAY[source]) <> '{}' THEN
+		IF FOUND AND NOT (SELECT s.is_free FROM {schema}.sweep_line(next, source) s) THEN
 			INSERT INTO {schema}.busy_line VALUES (next);
-			CONTINUE;
 		END IF;
-		BEGIN
-			PERFORM {schema}.settle_line(next, now());
-		EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
-			NULL; -- a trigger refuses a row: the sweep of all lines tells it
-		END;
 	END LOOP;
 END
 $$;
@@ -2488,20 +2511,7 @@ BEGIN
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
-		refusal := NULL;
-		IF NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = sweep_lines.line) THEN
-			-- The line is new, or pruning removed the row while an event for take was claimed, which did not wait for it. It waits
-			-- for no session that inserts the row: such a session may wait for other lines that the sweep has.
-			PERFORM {schema}.lock_free_lines(ARRAY[sweep_lines.line], ARRAY[source]);
-		END IF;
-		PERFORM v.object FROM {schema}.object_version v WHERE v.object = sweep_lines.line FOR UPDATE SKIP LOCKED;
-		IF FOUND THEN
-			BEGIN
-				PERFORM {schema}.settle_line(sweep_lines.line, now());
-			EXCEPTION WHEN ASSERT_FAILURE OR OTHERS THEN
-				refusal := SQLERRM;
-			END;
-		END IF;
+		refusal := (SELECT s.refusal FROM {schema}.sweep_line(sweep_lines.line, source) s);
 		RETURN NEXT;
 	END LOOP;
 END

@@ -25,9 +25,7 @@ func TestLettersThatAllAreRefused(t *testing.T) {
 			if spec.Action == driver.JobUndo {
 				sel, state = discarded(t, store), driver.StateDead
 			}
-			execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW EXECUTE FUNCTION {schema}.refuse()`)
+			refuseLetters(t, dsn, schema)
 			start(t, store, "job_1", spec, sel)
 			eventually.True(t, "the job has been tried twice, or ended", func() bool {
 				return strings.Count(log.Text(), "no right") > 1 || isEnded(job(t, store, "job_1"))
@@ -36,6 +34,9 @@ func TestLettersThatAllAreRefused(t *testing.T) {
 			got := until(t, store, "job_1", isEnded)
 			if got.State != driver.JobDone || got.Done != 12 || got.Failed != 0 {
 				t.Errorf("the job is %+v, want 12 done", got)
+			}
+			if spec.Action == driver.JobDiscard {
+				wantOnce(t, store, all, driver.ActionDiscarded, "job_1")
 			}
 			for i := range all {
 				if ev, err := store.Event(t.Context(), "shop", all[i].EventID); err != nil || ev.State != state {
@@ -54,10 +55,7 @@ func TestUndoTwice(t *testing.T) {
 	all := die(t, store, "e", 12)
 	run(t, store)
 	sel := discarded(t, store)
-	execute(t, dsn, schema, fmt.Sprintf(`CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
-		CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
-		WHEN (NEW.event_key IN ('\x%x', '\x%x')) EXECUTE FUNCTION {schema}.refuse()`, all[5].Key, all[6].Key))
+	refuseLetters(t, dsn, schema, all[5], all[6])
 	for i, want := range []driver.Job{{Done: 10, Failed: 2}, {Skipped: 10, Failed: 2}} {
 		id := fmt.Sprint("job_", i)
 		start(t, store, id, driver.JobSpec{Action: driver.JobUndo}, sel)

@@ -213,6 +213,21 @@ func until(t *testing.T, store driver.Store, id string, wanted func(*driver.Job)
 
 func isEnded(j *driver.Job) bool { return j.State == driver.JobDone || j.State == driver.JobFailed }
 
+// refuseLetters has a trigger refuse changes of some letters, or of all without any, for a reason that may concern all.
+func refuseLetters(t *testing.T, dsn, schema string, letters ...driver.Claim) {
+	t.Helper()
+	when, keys := "", make([]string, len(letters))
+	for i := range letters {
+		keys[i] = fmt.Sprintf(`'\x%x'`, letters[i].Key)
+	}
+	if len(keys) > 0 {
+		when = "WHEN (NEW.event_key IN (" + strings.Join(keys, ",") + "))"
+	}
+	execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW `+when+` EXECUTE FUNCTION {schema}.refuse()`)
+}
+
 // wantOnce fails unless the history of each event has one entry, with the action, by the job.
 func wantOnce(t *testing.T, store driver.Store, all []driver.Claim, action, job string) {
 	t.Helper()

@@ -131,16 +131,7 @@ func TestPassesOverRefused(t *testing.T) {
 			if spec.Action == driver.JobUndo {
 				sel = discarded(t, store)
 			}
-			var refused []string
-			for i := range all {
-				if i < 2 || i >= 8 {
-					refused = append(refused, fmt.Sprintf(`'\x%x'`, all[i].Key))
-				}
-			}
-			execute(t, dsn, schema, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				RAISE EXCEPTION 'not this one' USING ERRCODE = '42501'; END $$;
-				CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
-				WHEN (NEW.event_key IN (`+strings.Join(refused, ",")+`)) EXECUTE FUNCTION {schema}.refuse()`)
+			refuseLetters(t, dsn, schema, slices.Concat(all[:2], all[8:])...)
 			start(t, store, "job_1", spec, sel)
 			got := until(t, store, "job_1", isEnded)
 			if got.State != driver.JobDone || got.Done != 6 || got.Failed != 27 || got.Skipped != 0 || got.LastError == "" {
@@ -211,10 +202,7 @@ func TestRefusedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	store, dsn, schema := openPostgres(t)
 	all := die(t, store, "e", 12) // the listing begins with the last one
-	execute(t, dsn, schema, fmt.Sprintf(`CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		RAISE EXCEPTION 'no right' USING ERRCODE = '42501'; END $$;
-		CREATE TRIGGER refuse BEFORE UPDATE ON {schema}.message FOR EACH ROW
-		WHEN (NEW.event_key IN ('\x%x', '\x%x')) EXECUTE FUNCTION {schema}.refuse()`, all[0].Key, all[1].Key))
+	refuseLetters(t, dsn, schema, all[0], all[1])
 	start(t, store, "job_1", driver.JobSpec{Action: driver.JobDiscard, Rate: "10"}, driver.JobSelection{Source: "shop"})
 	_, log, _ := run(t, store)
 	got := until(t, store, "job_1", isEnded)

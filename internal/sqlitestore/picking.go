@@ -2,7 +2,6 @@ package sqlitestore
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/hookonce/hookonce/driver"
@@ -21,7 +20,7 @@ type picking struct {
 
 // pastRefusals takes events by take, past those that the database refuses to change. It tells of these, and returns a refusal if no
 // other event is due. SQLite writes nothing in a transaction that has met a damaged page. After that, pastRefusals takes one event
-// without its body, and then reads the body.
+// without its body, and then reads the body. After an error of that, the event is still taken.
 func (s *Store) pastRefusals(
 	ctx context.Context, op string, how picking, tell func(driver.RefusedEvent),
 	take func(*picking) ([]takenEvent, []driver.RefusedEvent, error),
@@ -58,20 +57,11 @@ func (s *Store) pastRefusals(
 		case len(taken) == 0:
 			return nil, refusal
 		case how.unread:
-			return taken, s.readTaken(ctx, &taken[0])
+			e := &taken[0]
+			e.Headers, e.Body, e.Unreadable, err = s.readBody(ctx, e.Key)
 		}
-		return taken, nil
+		return taken, err
 	}
-}
-
-// readTaken reads the headers and the body of an event. After an error a reserved event is due again.
-func (s *Store) readTaken(ctx context.Context, e *takenEvent) (err error) {
-	if e.Headers, e.Body, e.Unreadable, err = s.readBody(ctx, e.Key); err == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
-	defer cancel()
-	return errors.Join(err, s.RecordReserved(ctx, driver.Unreserved(&e.TakenEvent)))
 }
 
 // pickBy runs a query of takenColumns.

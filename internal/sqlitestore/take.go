@@ -297,8 +297,13 @@ func (s *Store) Reserve(ctx context.Context, p *driver.ReserveParams) ([]driver.
 			})
 			return taken, refused, err
 		})
-	if err != nil || len(taken) == 0 {
+	switch {
+	case len(taken) == 0:
 		return nil, err
+	case err != nil: // the body could not be read
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+		defer cancel()
+		return nil, errors.Join(err, s.RecordReserved(ctx, driver.Unreserved(&taken[0].TakenEvent)))
 	}
 	return eventsOf(taken), nil
 }

@@ -57,7 +57,7 @@ func figuresOf(output, pattern string) (all []int) {
 	return all
 }
 
-// other runs a command of others, and returns what it found.
+// other runs the command of one of others, and returns its result for the page.
 func other(t *testing.T, i int) string {
 	t.Helper()
 	o := &others[i]
