@@ -285,14 +285,15 @@ func TestReady(t *testing.T) {
 		}
 		run(t, dsn, strings.ReplaceAll(look+";"+change, "{s}", schema))
 		// Another package may take a schema that is handed back, and change it.
-		clean, err := ready.clean(schema)
-		if err != nil || clean != keeps {
-			t.Errorf("after %q the schema is kept: %t, want %t; error %v", change, clean, keeps, err)
+		droppedFor, err := ready.clean(schema)
+		kept := droppedFor == ""
+		if err != nil || kept != keeps {
+			t.Errorf("after %q the schema is kept: %t (%s), want %t; error %v", change, kept, droppedFor, keeps, err)
 		}
-		if clean {
+		if kept {
 			err = ready.giveBack(schema)
 		}
-		if exists := tryRun(t, dsn, "SELECT 1 / (to_regnamespace('"+schema+"') IS NOT NULL)::int") == nil; err != nil || exists && !clean {
+		if exists := tryRun(t, dsn, "SELECT 1 / (to_regnamespace('"+schema+"') IS NOT NULL)::int") == nil; err != nil || exists && !kept {
 			t.Errorf("after %q the schema exists: %t; error %v", change, exists, err)
 		}
 	}

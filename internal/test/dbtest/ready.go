@@ -113,18 +113,18 @@ func (s *schemas) take() (schema string, err error) {
 	return schema, err
 }
 
-// clean empties a schema. It drops one that a test has changed, and then returns false.
-func (s *schemas) clean(schema string) (clean bool, err error) {
+// clean empties a schema. It drops one that a test has changed, and then tells why.
+func (s *schemas) clean(schema string) (droppedFor string, err error) {
 	err = s.do(func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, inReady("SELECT {ready}.clean($1)"), schema).Scan(&clean)
+		return conn.QueryRow(ctx, inReady("SELECT coalesce({ready}.clean($1), '')"), schema).Scan(&droppedFor)
 	})
-	return clean, err
+	return droppedFor, err
 }
 
 // giveBack cleans a schema, and hands it to the next test unless it is dropped.
 func (s *schemas) giveBack(schema string) error {
-	clean, err := s.clean(schema)
-	if err != nil || !clean {
+	droppedFor, err := s.clean(schema)
+	if err != nil || droppedFor != "" {
 		return err
 	}
 	return s.do(func(ctx context.Context, conn *pgx.Conn) error {

@@ -61,9 +61,9 @@ AS $$
 	)
 $$;
 
--- Makes a schema as new, or drops it, and then has false: one whose definitions have changed, or with a table that is
--- larger than 256 kB, since dead rows stay in it.
-CREATE OR REPLACE FUNCTION {ready}.clean(given text) RETURNS boolean
+-- Makes a schema as new, or drops it and tells why: its definitions have changed, or a table is larger than 256 kB, since
+-- dead rows stay in it.
+CREATE OR REPLACE FUNCTION {ready}.clean(given text, OUT dropped_for text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -73,24 +73,31 @@ DECLARE
 		SELECT c.oid FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid AND c.relkind = 'r'
 		WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = space
 	);
+	print text;
 	r record;
 BEGIN
 	FOR r IN SELECT oid::regclass AS name FROM pg_class WHERE oid = ANY (tables) AND oid <> ALL (known.relations) LOOP
 		EXECUTE 'DROP TABLE IF EXISTS ' || r.name || ' CASCADE';
 	END LOOP;
-	IF space IS NULL OR {ready}.print(given) <> known.print
-		OR EXISTS (SELECT FROM unnest(tables) AS t WHERE pg_relation_size(t) > 256 * 1024)
-	THEN
+	print := CASE WHEN space IS NOT NULL THEN {ready}.print(given) END;
+	dropped_for := CASE
+		WHEN print IS NULL THEN 'it is gone'
+		WHEN print <> known.print THEN format('its definitions are %s, and were %s', print, known.print)
+		ELSE (
+			SELECT format('%s has %s bytes', t::regclass, pg_relation_size(t)) FROM unnest(tables) AS t
+			WHERE pg_relation_size(t) > 256 * 1024 LIMIT 1
+		)
+	END;
+	IF dropped_for IS NOT NULL THEN
 		EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', given);
 		DELETE FROM {ready}.schema s WHERE s.name = given;
-		RETURN false;
+		RETURN;
 	END IF;
 	FOR r IN SELECT oid::regclass AS name, relname FROM pg_class WHERE oid = ANY (tables) LOOP
 		IF r.relname <> 'schema_migration' AND pg_relation_size(r.name) > 0 THEN
 			EXECUTE 'DELETE FROM ' || r.name;
 		END IF;
 	END LOOP;
-	RETURN true;
 END
 $$;
 

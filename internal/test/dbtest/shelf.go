@@ -66,8 +66,8 @@ func (s *Shelf[W]) putBack(it shelved[W], usable bool) error {
 	if !usable || !s.Usable(it.open) {
 		return s.end(it)
 	}
-	clean, err := ready.clean(it.schema)
-	if err != nil || !clean {
+	droppedFor, err := ready.clean(it.schema)
+	if err != nil || droppedFor != "" {
 		return errors.Join(err, s.Close(it.open))
 	}
 	s.mu.Lock()
