@@ -156,9 +156,9 @@ func TestSourcesPage(t *testing.T) {
 		"! short Stripe look here The provider retries for longer than the dedupe window. none in 90 days 0 – – " +
 			"2 days 23 hours 59 minutes 59 seconds Shorter than the provider retries the provider retries for 3 days in the settings",
 		"tasks Asana silent No deliveries in the last 24 hours. none in 90 days 0 – – the provider gives up after 10 seconds " +
-			"30 days the provider retries for 1 day in the settings none learned, armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
+			"30 days the provider retries for 1 day none learned armed until " + armed.ArmedUntil.UTC().Format("2006-01-02 15:04:05 UTC"),
 		"todo Asana trouble Every delivery of the last 24 hours was refused. Look at the reasons. now 20 100% – the provider gives up after 10 seconds " +
-			"30 days the provider retries for 1 day in the settings none learned",
+			"30 days the provider retries for 1 day none learned",
 	}
 	got := rows(a.page(t, "/sources", 200))
 	// Whole days by UTC, so the last delivery of lab was three or four days ago.
