@@ -151,7 +151,7 @@ func (w *written) env() string {
 	var b strings.Builder
 	b.WriteString(`# Variables of ` + config.DefaultFile + `. Copy this file, and fill the copy in. The gateway
 # reads it; a shell that sends events needs the variables, too:
-#   cp .env.example .env
+#   install -m 600 .env.example .env
 #   set -a; . ./.env; set +a
 # Keep .env out of version control. A value can be file:PATH, too.
 `)

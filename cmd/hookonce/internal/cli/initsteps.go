@@ -91,7 +91,7 @@ func (n *nextSteps) sayVariables(unset []envVariable) {
 	for _, v := range unset {
 		longest = max(longest, len(v.name))
 	}
-	n.say("     cp %s .env", envExample)
+	n.say("     install -m 600 %s .env", envExample)
 	at := len("       ") + longest + gap
 	for _, v := range unset {
 		if v.name == appSecret {
