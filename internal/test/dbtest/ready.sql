@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS {ready}.schema (
 );
 
 -- Tells definitions apart: a changed row of a catalog, or of the applied steps, has another xmin. It reads no catalog whole:
--- what depends on the schema is what lies in it.
+-- what depends on the schema is what lies in it. A parallel plan has the parts in any order, so they are sorted.
 CREATE OR REPLACE FUNCTION {ready}.print(name text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 AS $$
@@ -25,7 +25,7 @@ DECLARE
 BEGIN
 	EXECUTE format('SELECT concat_ws('' '', count(*), sum(version * xmin::text::bigint)) FROM %I.schema_migration', name) INTO steps;
 	RETURN concat_ws(' ', steps, (
-		SELECT string_agg(concat_ws(' ', n, sum), ',') FROM (
+		SELECT string_agg(concat_ws(' ', n, sum), ',' ORDER BY n, sum) FROM (
 			SELECT count(*), sum(xmin::text::bigint) FROM pg_namespace WHERE oid = space
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_class WHERE oid = ANY (relations)
 			UNION ALL SELECT count(*), sum(xmin::text::bigint) FROM pg_attribute WHERE attrelid = ANY (relations)
