@@ -37,6 +37,7 @@ func TestMain(m *testing.M) {
 		child(dsn, os.Getenv(childSchema))
 		return
 	}
+	dbtest.Parallel(8) // many wait
 	dbtest.Main(m)
 }
 
