@@ -150,15 +150,21 @@ func (h *handler) activity(ctx context.Context, rows []sourceRow, now time.Time)
 		return nil, err
 	}
 	_, unavailable := h.engine.Operator().Outage()
+	var wrong map[string][]driver.Point // of all sources, once one refused everything
 	for i := range rows {
 		name := names[i]
 		a := newActivity(&rows[i], filters[0], today[name], recent[name])
 		if a.AllRefused {
-			wrong, err := h.sumOf(ctx, driver.FigureRefusals, name, now, signatureWrong)
-			if err != nil {
-				return nil, err
+			if wrong == nil {
+				refusals := *filters[0]
+				refusals.Of, refusals.Label = driver.FigureRefusals, signatureWrong
+				read, err := h.seriesOf(ctx, []*driver.SeriesFilter{&refusals})
+				if err != nil {
+					return nil, err
+				}
+				wrong = byName(read[0])
 			}
-			if wrong > 0 {
+			if sumOf(wrong[name]) > 0 {
 				a.Why, a.See = "Every delivery of the last 24 hours was refused. Wrong secret?", runbook.Unauthorized
 			}
 		}

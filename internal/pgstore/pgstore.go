@@ -179,6 +179,7 @@ type Store struct {
 	sweepFrom  atomic.Int64  // the id of the record where the next sweep goes on
 	searching  chan struct{} // holds an element for each search for a text
 	proving    chan struct{} // holds an element during a proof: two in one pool could wait for each other's second session
+	passed     sync.Map      // by walk of pruning: the place where it ended after too many refusals; the next one goes on there
 }
 
 // New returns a store on a schema. It panics if hookmigrate.CheckSchemaName refuses the name.

@@ -165,6 +165,10 @@ func (r *prunePass) walks(ctx context.Context, marks *pruning.Marks, bodies bool
 // walk removes the removable events of a walk. It has looked at all events before the time that it returns.
 func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, total *int64) (to time.Time, err error) {
 	from := &place{w.From, []byte{}}
+	name := fmt.Sprint(bodies, w.Others, w.Sources)
+	if last, ok := r.store.passed.LoadAndDelete(name); ok && last.(*place).at.Equal(w.From) {
+		from = last.(*place)
+	}
 	single := 0  // chunks that remove one event, after a refusal
 	alone := 0   // chunks that look at one event, after a refusal of such a chunk
 	refused := 0 // events in a row, for reasons that may concern all
@@ -185,12 +189,14 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		case mayBeOfRow(err) && seen > 1: // the refused event may stand behind others, which are unfinished
 			alone = seen
 			continue
-		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && (refused < maxPassedOver || from.at.Equal(w.From)): // the next walk begins at from.at
+		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && refused < maxPassedOver:
 			if !errors.Is(err, driver.ErrBadRow) {
 				refused++
 			}
 			r.refusal = err
 			done, err = r.passOver(ctx, bodies, w, from)
+		case mayBeOfRow(err):
+			r.store.passed.Store(name, from)
 		case err == nil && done.removed > 0:
 			refused = 0
 		}

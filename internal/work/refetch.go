@@ -70,7 +70,7 @@ func (w *Workers[T]) reserve(ctx context.Context, source string, limit int, dura
 	defer cancel()
 	return w.db.Reserve(ctx, &driver.ReserveParams{
 		Source: source, Types: w.types[source], Limit: limit, For: duration, Suspects: suspects,
-		Skip: w.refusals.Resting(time.Now()), Refused: w.passOver(source),
+		Skip: w.refusals[source].Resting(time.Now()), Refused: w.passOver(source),
 	})
 }
 

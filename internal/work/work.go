@@ -178,7 +178,7 @@ type Workers[T any] struct {
 	budget      *budget // of all handlers
 	busyObjects busyObjects
 	troubles    troubles
-	refusals    refusals.Rows[driver.Key]
+	refusals    map[string]*refusals.Rows[driver.Key] // by source
 	alone       lastAttempts
 }
 
@@ -195,8 +195,12 @@ func New[T any](db driver.Driver[T], handlers Handlers[T], o Options) *Workers[T
 		alone: lastAttempts{longest: o.HandlerTimeout + returnGrace + limits.BatchTime + storeTimeout},
 		types: types, sources: sources,
 		suspects: newAgenda(1, func() int { return 1 }), flights: newFlights(), seats: newSeats(o.Workers),
+		refusals: make(map[string]*refusals.Rows[driver.Key], len(sources)),
 	}
 	w.agenda = newAgenda(o.Workers, w.share)
+	for _, source := range sources {
+		w.refusals[source] = &refusals.Rows[driver.Key]{}
+	}
 	return w
 }
 
@@ -313,14 +317,14 @@ func mayHaveMore(taken []driver.TakenEvent, limit int) bool {
 func (w *Workers[T]) take(ctx context.Context, p *driver.TakeParams) (driver.Run[T], error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	p.Retry, p.Skip, p.Refused = w.o.Retry, w.refusals.Resting(time.Now()), w.passOver(p.Source)
+	p.Retry, p.Skip, p.Refused = w.o.Retry, w.refusals[p.Source].Resting(time.Now()), w.passOver(p.Source)
 	return w.db.Take(ctx, p)
 }
 
 // passOver returns a function that lets an event rest after the database refused to change its row.
 func (w *Workers[T]) passOver(source string) func(driver.RefusedEvent) {
 	return func(e driver.RefusedEvent) {
-		rest := w.refusals.Add(e.Key, time.Now())
+		rest := w.refusals[source].Add(e.Key, time.Now())
 		w.log.Error("the database refuses to change the row of an event; look for a trigger or a damaged row: hookonce doctor",
 			slog.String("source", source), slog.String("event_id", e.EventID), slog.String("again_in", rest.String()), slog.Any("error", e.Err))
 		if w.o.Refused != nil {
