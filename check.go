@@ -47,7 +47,7 @@ func (c *Config) Check() (warnings []*FieldError, err error) {
 	if c != nil {
 		found.at("").warnOfRetention(c.Retention, own.DedupeWindow)
 	}
-	newSetup(&own, nil, &own, sourceNames(own.Sources), handlerOrders{}, newLearnedSecrets(nil), found)
+	newSetup(&own, nil, &own, &handlerSet{sources: sourceNames(own.Sources)}, newLearnedSecrets(nil), found)
 	return found.warnings, found.err()
 }
 

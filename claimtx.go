@@ -18,9 +18,7 @@ import (
 // Delivery is a delivery with a verified signature. Only Verify makes one, and only a Delivery can
 // be claimed.
 type Delivery struct {
-	// Events are the events of the delivery: one, unless the sender delivers batches. It is not
-	// empty.
-	Events []*Event
+	Events []*Event // one, unless the sender delivers batches
 
 	delivery  *delivery
 	claims    []driver.Claim // in the order of Events
@@ -30,10 +28,8 @@ type Delivery struct {
 
 // Claimed is the result of ClaimTx for one event.
 type Claimed struct {
-	Event *Event
-	// Claimed says that the event is the caller's to handle: it is new, or it was dead and is
-	// reopened.
-	Claimed  bool
+	Event    *Event
+	Claimed  bool // the event is the caller's to handle: it is new, or it was dead and is reopened
 	Reopened bool // it was dead
 
 	result driver.ClaimResult

@@ -26,16 +26,14 @@ type Config struct {
 	// DedupeWindow is how long the identity of an event stays claimed, counted from its first
 	// delivery. Defaults to 30 days.
 	DedupeWindow time.Duration
-	// Retention is how long bodies and headers of finished events are kept.
-	// Defaults to 30 days.
+	// Retention is how long bodies and headers of finished events are kept. Defaults to 30 days.
 	Retention time.Duration
 
 	// UnverifiedRate bounds the unverified requests per address that are answered 401; beyond it
 	// the answer is 429. It never holds back a request that verifies. Defaults to 100 a second.
 	UnverifiedRate Rate
-	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for limits
-	// by address and the log: the last address in it outside of these networks. Otherwise the client
-	// is the address of the connection.
+	// TrustedProxies are the networks of proxies whose X-Forwarded-For names the client, for limits by address and the
+	// log: the last address in it outside of these networks. Otherwise the client is the address of the connection.
 	TrustedProxies []netip.Prefix
 	// Queue is the number of deliveries that may wait for their claim; beyond it the answer is 503
 	// to a delivery of the source with the most of them. Defaults to 8,192.
@@ -43,53 +41,42 @@ type Config struct {
 	// BodyBytes bounds the memory of all bodies, from their first byte to their answer; beyond it the
 	// answer is 503. One source gets three quarters of it at most. Defaults to 256 MiB.
 	BodyBytes int64
-	// QuarantineRows is the number of malformed requests kept per source; the oldest go first.
-	// Defaults to 10,000.
+	// QuarantineRows is the number of malformed requests kept per source; the oldest go first. Defaults to 10,000.
 	QuarantineRows int
 
-	// Workers is the number of handler transactions that this process runs at a time, and as many
-	// again for Inline handlers; at most 1,000. Defaults to 4 on PostgreSQL and to 1 on SQLite, which
-	// has one writer. On a small pool of connections they share what leases, outcomes and upkeep leave,
-	// and queued handlers leave one to Inline handlers. With handlers for several sources, one worker is
-	// kept free of each source, so that slow handlers hold no other source up.
+	// Workers is the number of handler transactions that this process runs at a time, and as many again for Inline
+	// handlers; at most 1,000, and fewer on a small pool of connections. Defaults to 4 on PostgreSQL and to 1 on SQLite,
+	// which has one writer. With handlers for several sources, each leaves one worker to the others.
 	Workers int
-	// Batch is the largest number of events in one transaction, which share the settings that a handler
-	// makes for it (SET LOCAL). A batch takes about as many events as 100 ms are enough for, and at most
-	// 32 MiB of bodies. At most 1,000; defaults to 200.
+	// Batch is the largest number of events in one transaction; docs/library.md says how a batch runs.
+	// At most 1,000; defaults to 200.
 	Batch int
 	// HandlerTimeout bounds one run of a handler. Defaults to 30 s on PostgreSQL, with a maximum of
 	// 55 s, and to 1 s on SQLite, with a maximum of 30 s: a handler there holds the only writer.
 	HandlerTimeout time.Duration
-	// Retry is the schedule of failed handlers. Defaults to that of a destination: 20 attempts,
-	// from 10 s to 12 h.
-	Retry Retry
+	Retry          Retry // of failed handlers
 
-	// AllowUnsafe names the settings of the database that may lose acknowledged events: "fsync" and
-	// "full_page_writes" on PostgreSQL, "synchronous", "journal_mode" and "sqlite_version" on
-	// SQLite. While another one is weak, Run returns an UnsafeError when it starts, Ready
-	// returns one too, and deliveries are answered 503.
+	// AllowUnsafe names the settings of the database that may lose acknowledged events: "fsync" and "full_page_writes"
+	// on PostgreSQL, "synchronous", "journal_mode" and "sqlite_version" on SQLite. While another one is weak, Run
+	// returns an UnsafeError when it starts, Ready returns one too, and deliveries are answered 503.
 	AllowUnsafe []string
 
 	// OnDead names a destination that is told of events that are dead in the handlers of this Inbox,
 	// as Destination.OnDead. Source.OnDead names another one.
 	OnDead string
 
-	// Logger is the log. Defaults to slog.Default().
-	Logger *slog.Logger
-	// Observer gets metrics; nil observes nothing.
-	Observer *observe.Observer
+	Logger   *slog.Logger      // defaults to slog.Default()
+	Observer *observe.Observer // gets metrics; nil observes nothing
 	// Tracer makes spans; nil makes none. The traceparent of a delivery is passed on in either case.
 	Tracer observe.Tracer
 }
 
 // Source is one configured sender. It has the URL /webhooks/{Name}.
 type Source struct {
-	// Name matches [a-z0-9] followed by up to 62 of [a-z0-9_-].
-	Name     string
+	Name     string // [a-z0-9], followed by up to 62 of [a-z0-9_-]
 	Provider provider.Name
-	// Scheme names a scheme of the provider other than its default. A weak scheme, or one that
-	// checks nothing, is used only if it is named here; the exception is the provider None, whose
-	// name says it.
+	// Scheme names a scheme of the provider other than its default. A weak scheme, or one that checks nothing, is used
+	// only if it is named here; the exception is the provider None, whose name says it.
 	Scheme string
 	// Signature describes how the sender signs, for provider.HMAC. For provider.Token it locates the
 	// secret; provider.TokenScheme makes it.
@@ -102,38 +89,27 @@ type Source struct {
 	// JWKS, or the provider's raw form; see verify.Verifier.ParseKey. Without Key, keys that the
 	// provider publishes are fetched from its own hosts, and cached. With Key nothing is fetched.
 	Key string
-	// URL is the public URL of this source, if the signature covers it.
-	URL string
+	URL string // the public URL of this source, if the signature covers it
 	// Params are further inputs of the scheme and the handshakes, such as the id of a webhook; see
 	// verify.Scheme.Params, provider.Spec.Params and `hookonce providers NAME`.
 	Params map[string]string
-	// Event overrides, field by field, the locations of the provider's event fields.
-	Event provider.EventRules
-	// Tolerance is how far a signed timestamp may lie from now, in both directions. 0 means the
-	// tolerance of the scheme, 5 minutes for most.
+	Event  provider.EventRules // overrides, field by field, the provider's locations
+	// Tolerance is how far a signed timestamp may lie from now. Defaults to that of the scheme, 5 minutes for most.
 	Tolerance time.Duration
 
-	// MaxBody is the largest body in bytes; a compressed one must fit before and after inflating.
-	// Defaults to the provider's limit, or else 1 MiB.
+	// MaxBody is the largest body in bytes, also inflated. Defaults to the provider's limit, or else 1 MiB.
 	MaxBody int64
 	// AckTimeout bounds the time from the last byte of the body to the answer. Defaults to 0.8 of
 	// the provider's own timeout, and at most 3 s.
 	AckTimeout time.Duration
-	// Rate bounds verified requests; the zero value sets no bound.
-	Rate Rate
-	// Ack replaces the answer to an accepted event. Defaults to the answer that the provider asks
-	// for, if it asks for one.
-	Ack *Ack
-	// AckKey is your own private key, a secret. It signs every 2xx answer for providers that verify
-	// answers (provider.Spec.AckSignature); without it they may count every delivery as failed. It is
-	// PEM (PKCS #8 or PKCS #1), the base64 of the same in DER, or a JWK; not encrypted, and at least 2048
-	// bits for RSA.
+	Rate       Rate // of verified requests; the zero value sets no bound
+	Ack        *Ack // the answer to an accepted event; defaults to the one that the provider asks for, if any
+	// AckKey is your own private key, a secret. It signs every 2xx answer for providers that verify answers
+	// (provider.Spec.AckSignature); without it they may count every delivery as failed. It is PEM (PKCS #8 or PKCS #1),
+	// the base64 of the same in DER, or a JWK; not encrypted, and at least 2048 bits for RSA.
 	AckKey string
 
-	// Malformed sets the answer to a verified request without a usable event, and to an event that
-	// the database refuses. The request is kept in the quarantine in either case.
-	Malformed Malformed
-	// Redelivery sets the effect of a delivery of a dead event.
+	Malformed  Malformed
 	Redelivery Redelivery
 	// ReplayGuard answers a body that was seen before under another event id as a duplicate. It is
 	// for sources whose event id is not signed.
@@ -141,38 +117,27 @@ type Source struct {
 	// ContentEncodings lists the accepted compressed encodings; only "gzip" is known. The signature
 	// covers the bytes as sent.
 	ContentEncodings []string
-	// Consume sets the consumer of events that no handler of this process takes.
-	Consume Consume
-	// Order is the order of the events for SQL consumers: the function take returns one event of an object at a time, the
-	// lowest version first, and none that is older than one that is done. It needs ConsumeSQL and PostgreSQL, and a source
-	// that neither a route nor a handler of this process takes from.
+	Consume          Consume
+	// Order is the order in which the function take gives events to SQL consumers. It needs ConsumeSQL, PostgreSQL, and
+	// a source that neither a route nor a handler of this process takes from.
 	Order *Order
 	// OnDead names a destination that is told of events of this source that are dead themselves: in a
 	// handler, in an SQL consumer, or because a route was undecided. Otherwise see Destination.OnDead.
 	// Defaults to Config.OnDead for a source with handlers.
-	OnDead string
-	// Inline runs the handler before the answer, in the transaction of the claim.
-	Inline bool
-	// DeadLetter sets how many failures make an event of an Inline handler a dead letter.
-	// Defaults to AfterAttempts(5).
+	OnDead     string
+	Inline     bool // runs the handler before the answer, in the transaction of the claim
 	DeadLetter DeadLetterPolicy
-	// Stale are the rules for skipping events that are older than an applied one. The first rule
-	// that matches an event's type applies.
-	Stale []StaleRule
-	// Refetch fetches the current state of the event's object from its source of truth, before the
-	// handler runs and outside its transaction. The handler finds the state in Event.Current.
-	// Return nil, nil if there is nothing to fetch; an error is a failed attempt, see Permanent and
-	// RetryAfter.
-	Refetch func(ctx context.Context, ev *Event) ([]byte, error)
-	// RefetchTimeout bounds one call of Refetch. Defaults to 10 s.
-	RefetchTimeout time.Duration
+	Stale      []StaleRule // the first one that matches an event's type applies
+	// Refetch fetches the current state of the event's object from its source of truth, before the handler runs and
+	// outside its transaction. The handler finds the state in Event.Current. Return nil, nil if there is nothing to
+	// fetch; an error is a failed attempt, see Permanent and RetryAfter.
+	Refetch        func(ctx context.Context, ev *Event) ([]byte, error)
+	RefetchTimeout time.Duration // of one call of Refetch; defaults to 10 s
 
-	// Reconcile is how Engine.Reconcile reads the provider's API; nil: it does not.
-	Reconcile *Reconcile
+	Reconcile *Reconcile // nil: Engine.Reconcile does not read the provider's API
 
-	// DedupeWindow and Retention override those of Config. DedupeWindow defaults to at least the time
-	// that the provider retries. Of several processes with different windows, the longest holds, of all
-	// that were seen in the last seven days.
+	// DedupeWindow and Retention override those of Config. DedupeWindow defaults to at least the time that the provider
+	// retries. The longest window of all processes of the last seven days holds.
 	DedupeWindow time.Duration
 	Retention    time.Duration
 }
@@ -180,8 +145,7 @@ type Source struct {
 // Reconcile is how Engine.Reconcile reads the events of a source from the API of its provider, which
 // provider.Spec.List describes.
 type Reconcile struct {
-	// Key is the key of the API, a secret. It needs no right but to read that list.
-	Key string
+	Key string // of the API, a secret; it needs no right but to read that list
 	// Params are the parameters of the list, such as the number of the webhook; see provider.List.Params.
 	Params map[string]string
 	// Types are patterns of the event types to look for, as in Route.Types; empty: all that a route or a handler takes.
@@ -196,13 +160,11 @@ type Reconcile struct {
 	URL string
 }
 
-// Secrets returns the active secrets of a source for one request. See StaticSecrets and
-// SecretsFunc.
+// Secrets returns the active secrets of a source for one request.
 type Secrets interface {
-	// Secrets is called for every request of the source before the request is verified, so it must
-	// not trust anything in r. It must be fast and safe for concurrent use, and must not read the
-	// body. ctx ends with the time for the answer, not with the client. An error, or an empty list,
-	// is answered 503: the fault is ours, not the sender's.
+	// Secrets is called for every request of the source before the request is verified, so it must not trust anything in
+	// r. It must be fast and safe for concurrent use, and must not read the body. ctx ends with the time for the answer,
+	// not with the client. An error, or an empty list, is answered 503: the fault is ours, not the sender's.
 	Secrets(ctx context.Context, r *http.Request) ([]string, error)
 }
 
@@ -228,28 +190,27 @@ type Ack struct {
 	Body        string
 }
 
-// Malformed sets the answer to a verified but unusable request.
+// Malformed sets the answer to a verified request without a usable event, and to an event that the
+// database refuses. The request is kept in the quarantine in either case. "" means 400 for the request,
+// and 503 for the event.
 type Malformed string
 
-// The values of Source.Malformed.
 const (
 	malformedReject     Malformed = "reject"     // 400, or 503 if the database refuses the event; the default
 	MalformedQuarantine Malformed = "quarantine" // 200
 )
 
-// Redelivery sets the effect of a delivery of a dead event.
+// Redelivery sets the effect of a delivery of a dead event. "" reopens the event, with full attempts.
 type Redelivery string
 
-// The values of Source.Redelivery.
 const (
 	redeliveryReopen Redelivery = "reopen" // a new generation with full attempts; the default
 	RedeliveryAck    Redelivery = "ack"    // the event is only acknowledged
 )
 
-// Consume sets the consumer of events that no handler of this process takes.
+// Consume sets the consumer of events that no handler of this process takes. "" means the routes alone.
 type Consume string
 
-// The values of Source.Consume.
 const (
 	consumeRoutes Consume = "routes" // the routes alone; the default
 	ConsumeSQL    Consume = "sql"    // an application takes them by SQL, or with its own handlers
@@ -258,23 +219,18 @@ const (
 // StaleRule says which events can be stale. An event is stale if its version is lower than the
 // highest applied version of the same object; equal versions are applied. For messages, a sent
 // version counts as applied, separately for each route.
-//
-// Numbers compare as numbers, also as text; RFC 3339 times compare as times; other text compares
-// byte by byte. If a sender mixes them, all numbers are lower than all times, and all times lower
-// than other text.
+// Versions compare as numbers, as times or as text; see docs/order.md.
 type StaleRule struct {
 	// Types are event types; a '*' stands for any text. None means all.
 	Types []string
-	// Key is the location of the object's id, and Version that of its version, as
-	// "body:data.object.id", or "item:id" in a batch; "query:" is not allowed, because the query is
-	// not stored. An event is applied if one of them is absent. It is also applied, with a log
-	// line, if one cannot be read or the version is too long to compare (about 250 digits or
-	// bytes).
+	// Key is the location of the object's id, and Version that of its version, as "body:data.object.id", or "item:id" in
+	// a batch; "query:" is not allowed, because the query is not stored. An event that lacks one of them is applied. So
+	// is one with an unreadable value, or a version of more than about 250 digits or bytes; then a log line says so.
 	Key, Version string
 }
 
-// DeadLetterPolicy sets how many failures make an event of an Inline handler a dead
-// letter. See AfterAttempts and Immediate.
+// DeadLetterPolicy sets how many failures make an event of an Inline handler a dead letter. The zero
+// value is AfterAttempts(5).
 type DeadLetterPolicy struct{ attempts int }
 
 // AfterAttempts answers the sender 500 until the n-th failure, which files the dead letter and is
@@ -286,32 +242,28 @@ func AfterAttempts(n int) DeadLetterPolicy {
 	return DeadLetterPolicy{n}
 }
 
-// Immediate files the dead letter at the first failure, and answers 200.
+// Immediate is AfterAttempts(1).
 var Immediate = AfterAttempts(1)
 
 // Destination is the receiver of messages: an HTTP endpoint, or a Sender.
 type Destination struct {
-	Name string
-	URL  string // http or https; "" with a Sender
-	// Sender sends instead of HTTP. With it, URL, Secret, AllowPrivate and
-	// FreshConnections are errors.
-	Sender Sender
+	Name   string
+	URL    string // http or https; "" with a Sender
+	Sender Sender // sends instead of HTTP; URL, Secret, AllowPrivate and FreshConnections are then errors
 	// Secret signs messages as Standard Webhooks; "" sends unsigned. After the prefix whsec_ it is
 	// base64; any other text is used as it is.
 	Secret string
 	// Timeout bounds one attempt, from dialling to the last byte of the answer. Defaults to 15 s; an hour at most.
-	Timeout time.Duration
-	Retry   Retry
-	// Concurrency is the number of messages that one process sends at a time. Defaults to 16.
-	Concurrency int
-	// Rate bounds the attempts of one process; the zero value sets no bound.
-	Rate Rate
+	Timeout     time.Duration
+	Retry       Retry
+	Concurrency int  // messages that one process sends at a time; defaults to 16
+	Rate        Rate // of the attempts of one process; the zero value sets no bound
 	// FreshConnections makes a connection for every attempt. Otherwise connections are kept for a few
 	// seconds, unless the destination answers more than it was asked; see docs/destinations.md.
 	FreshConnections bool
 	// OnDead names another destination that is told of this one's dead letters, and of events that a route
-	// to this one was undecided about: one message a minute while some die, see docs/destinations.md. The death of such a message causes no other one, so
-	// two destinations may name each other.
+	// to this one was undecided about: one message a minute while some die, see docs/destinations.md. Two
+	// destinations may name each other.
 	OnDead string
 	// AllowPrivate permits addresses that are not public, such as private networks, loopback and
 	// carrier-grade NAT. New refuses a URL with such an address, or with localhost, without it; the address
@@ -327,8 +279,7 @@ type Retry struct {
 	Max      time.Duration // defaults to 12 h; a year at most
 }
 
-// Rate is a count per time. The zero value means no limit, or the default where the documentation
-// of a field names one.
+// Rate is a count per time. The zero value means the default of a field, or else no limit.
 type Rate struct {
 	Count int
 	Per   time.Duration
@@ -339,39 +290,36 @@ func (r Rate) bucket() *limit.Bucket { return limit.New(r.Count, r.Per) }
 
 // Route makes messages for a destination out of matching events.
 type Route struct {
-	Name string
-	// Sources are the names of matching sources; none means all.
-	Sources []string
+	Name    string
+	Sources []string // their names; none means all
 	// Types are the matching event types; a '*' stands for any text. None means all.
 	Types []string
 	// Where decides on an event that matches Sources and Types; nil means yes. An error or a panic
 	// counts as no, and is logged. It must be fast and safe for concurrent use.
 	Where func(ev *Event) (bool, error)
-	// To is the name of a destination.
-	To string
-	// Order sends the messages about one object one at a time; nil sends them as they come.
-	Order *Order
+	To    string // the name of a destination
+	Order *Order // nil sends messages as they come
 }
 
 // Order is the order of a route: of each object it sends one message at a time, the lowest version first,
 // and none that is older than a sent one. Other objects never wait. While a message is retried, the later
 // ones about its object wait. It takes the place of the stale rules of the sources.
 //
-// It is also an option of Handle, and then says the same of the runs of a handler: one event of an object at a time.
+// As an option of Handle, it orders the runs of a handler in the same way.
 type Order struct {
 	// Key is the location of the object's id, and Version that of its version, as in a StaleRule. Without
 	// Version the order is that of the claims, and no message is stale. A message that lacks one of them is
 	// sent without order, and counted.
 	Key, Version string
-	// OnDead says whether the later messages about an object wait at a dead letter. Defaults to DeadHold.
-	OnDead DeadOrder
+	OnDead       DeadOrder // defaults to DeadHold
 }
 
-// handlerOrders are the orders of handlers.
-type handlerOrders struct {
-	types    map[string][]string // of all handlers, by source
-	bySource map[string][]*Order
-	of       func(source, eventType string) *Order // of the handler for an event; nil without one
+// handlerSet is what an Engine knows of its handlers. The zero value has none.
+type handlerSet struct {
+	sources  []string                              // that have handlers, sorted
+	types    map[string][]string                   // by source
+	orders   map[string][]*Order                   // by source
+	orderFor func(source, eventType string) *Order // nil for a handler without one
 }
 
 // DeadOrder says what becomes of the messages behind a dead letter.

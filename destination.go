@@ -17,20 +17,18 @@ import (
 // Sender sends the messages of a destination by other means than HTTP: mail, a queue, the API of
 // another service.
 type Sender interface {
-	// Send sends m once. It returns nil if the other side took the message; an error is a failed
-	// attempt, see Permanent and RetryAfter. ctx ends after Destination.Timeout. If the process is
-	// killed meanwhile, Send is called again with the same m.ID: pass it on as the key by which the
-	// other side recognises repetitions. Send is called concurrently, by up to
-	// Destination.Concurrency goroutines.
+	// Send sends m once. It returns nil if the other side took the message; an error is a failed attempt, see Permanent
+	// and RetryAfter. ctx ends after Destination.Timeout. If the process is killed meanwhile, Send is called again with
+	// the same m.ID: pass it on as the key by which the other side recognises repetitions. Send is called concurrently,
+	// by up to Destination.Concurrency goroutines.
 	//
 	// A Send that does not return within a second after ctx has ended is a failed attempt; it may
 	// be called again while the old call still runs. A panic is a failed attempt.
 	//
-	// A Sender may have three more methods. Close() error is called when no Send is in progress, after
-	// the Engine has ended or a Reload has replaced the Sender; a later Send must still work, and is
-	// followed by another Close. Equal(Sender) bool reports whether a Sender of new settings is the
-	// same, so that a Reload keeps the old one. Address() string is shown where the URL of other
-	// destinations is, so it holds no secret.
+	// A Sender may have three more methods. Close() error is called when no Send is in progress, after the Engine has
+	// ended or a Reload has replaced the Sender; a later Send must still work, and is followed by another Close.
+	// Equal(Sender) bool reports whether a Sender of new settings is the same, so that a Reload keeps the old one.
+	// Address() string is shown where the URL of other destinations is, so it holds no secret.
 	Send(ctx context.Context, m *Outgoing) error
 }
 

@@ -1,9 +1,8 @@
 // Package hookonce receives webhooks and makes their at-least-once delivery behave like
 // exactly-once processing.
 //
-// Senders deliver an event again whenever an answer was slow, lost or an error: twice, twenty
-// times, at the same moment, out of order. And anybody can forge a request that looks like a
-// delivery. An [Inbox] verifies the signature over the raw bytes, claims the sender's event id in
+// Senders deliver an event again whenever an answer was slow, lost or an error, also at the same
+// moment and out of order. And anybody can forge a request that looks like a delivery. An [Inbox] verifies the signature over the raw bytes, claims the sender's event id in
 // the database by a unique key, commits, and only then answers 2xx. The same commit stores the work
 // that follows: a handler runs in your own transaction, which also marks the event as done, and
 // messages go to destinations under a stable id.
@@ -39,14 +38,8 @@
 //		return err
 //	}
 //	http.Handle("POST /webhooks/{source}", in)
-//	http.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-//		if err := in.Ready(r.Context()); err != nil {
-//			http.Error(w, "not ready", http.StatusServiceUnavailable)
-//		}
-//	})
 //	go func() {
-//		// Run runs handlers, sends messages and does the upkeep. It drains when ctx ends. Without
-//		// it, events are only stored.
+//		// Without Run, events are only stored.
 //		if err := in.Run(ctx); err != nil {
 //			log.Fatal(err)
 //		}
@@ -58,8 +51,7 @@
 //
 // # Promises
 //
-//   - An answer of 2xx means durably committed. Whenever a commit is uncertain, the answer is 503, and
-//     the sender's retry settles it by the unique key.
+//   - An answer of 2xx means durably committed. If a commit is uncertain, the answer is 503.
 //   - An effect that a handler writes through its transaction happens exactly once for each (source,
 //     event id, generation), while the identity is kept (Config.DedupeWindow), for any number of
 //     copies and of processes killed at any moment.
@@ -70,9 +62,8 @@
 //   - Nothing forged gets in: a request that does not verify is neither parsed nor stored.
 //
 // Not promised are an order of events without an [Order]; that a handler runs once, so effects outside its
-// transaction belong in the outbox ([Outbox]) or carry a key ([Event.IdempotencyKey]); exactly one HTTP
-// request for each message; and anything past the dedupe window or on a database that loses commits, as
-// an asynchronous replica does after a failover.
+// transaction belong in the [Outbox] or carry an [Event.IdempotencyKey]; exactly one HTTP request for each
+// message; and anything past the dedupe window, or on a database that loses commits.
 //
 // # Three ways to work
 //
@@ -89,9 +80,8 @@
 //
 // An event is pending until a worker takes it, running while its handler runs or one of its messages is
 // open, and then done, dead (out of attempts, or failed for good) or skipped (stale, or discarded by an
-// operator). Without a handler or a route it is done at once, with the note "no route".
-//
-// A failed attempt is repeated after a growing random time ([Retry]); so is one whose process was killed.
-// A delivery of a dead event reopens it under a new generation ([Source].Redelivery), and so does an
-// operator's replay ([Engine.Replay]). A message goes from pending to sending to sent, or to dead.
+// operator). Without a handler or a route it is done at once, with the note "no route". A failed attempt
+// is repeated after a growing random time ([Retry]); so is one whose process was killed. A delivery of a
+// dead event reopens it under a new generation ([Source].Redelivery), and so does an operator's replay
+// ([Engine.Replay]). A message goes from pending to sending to sent, or to dead.
 package hookonce

@@ -27,12 +27,11 @@ import (
 // webhooks, stores their events, and sends messages. It is an http.Handler for /webhooks/{source};
 // Run does the work in the background. All methods may be called concurrently.
 type Engine struct {
-	cfg     Config // with defaults; its sources, destinations and routes are in setup
-	store   driver.Store
-	log     *slog.Logger
-	handled []string // sources that have handlers
-	orders  handlerOrders
-	worker  worker // nil for a gateway
+	cfg      Config // with defaults; its sources, destinations and routes are in setup
+	store    driver.Store
+	log      *slog.Logger
+	worker   worker // nil for a gateway
+	handlers handlerSet
 
 	setup    atomic.Pointer[setup]
 	reloadMu sync.Mutex
@@ -45,9 +44,7 @@ type Engine struct {
 	fetcher       *keyfetch.Fetcher
 	learned       *learnedSecrets
 	confirmations confirmations
-	host          string                // the name of this host; "" if it is unknown
-	noLines       atomic.Pointer[setup] // in force when a sweep began that saw no lines
-	swept         driver.Key            // of maintain: the line that it swept last
+	lines         lineSweep
 
 	relays   *relay.Group
 	sender   *send.Sender
@@ -79,12 +76,11 @@ func New[T any](db driver.Driver[T], mux *Mux[T], cfg *Config) (*Inbox[T], error
 	if db == nil {
 		return nil, errNoStore
 	}
-	handlers := mux.seal()
+	handlers, set := mux.seal(), mux.set()
 	limits := db.WorkLimits()
 	own := cfg.withDefaults()
 	own.setWorkDefaults(limits)
-	handled := handlers.sources()
-	in, err := newEngine(db, own, handled, mux.orders(), errors.Join(own.checkWork(limits, handled), checkHandlers(db, handled)))
+	in, err := newEngine(db, own, set, errors.Join(own.checkWork(limits, set.sources), checkHandlers(db, set.sources)))
 	if err != nil {
 		return nil, err
 	}
@@ -125,16 +121,15 @@ func NewEngine(store driver.Store, cfg *Config) (*Engine, error) {
 	if store == nil {
 		return nil, errNoStore
 	}
-	return newEngine(store, cfg.withDefaults(), nil, handlerOrders{}, nil)
+	return newEngine(store, cfg.withDefaults(), handlerSet{}, nil)
 }
 
 var errNoStore = errors.New("hookonce: New needs a store")
 
-// newEngine returns an Engine for cfg, which has its defaults. handled are the sources that have
-// handlers. faults are joined with the faults of cfg.
-func newEngine(store driver.Store, cfg Config, handled []string, orders handlerOrders, faults error) (*Engine, error) {
+// newEngine returns an Engine for cfg, which has its defaults. faults are joined with the faults of cfg.
+func newEngine(store driver.Store, cfg Config, handlers handlerSet, faults error) (*Engine, error) {
 	in := &Engine{
-		cfg: cfg, store: store, log: cfg.Logger, handled: handled, orders: orders,
+		cfg: cfg, store: store, log: cfg.Logger, handlers: handlers,
 		bodies:  wire.NewMemory(cfg.BodyBytes),
 		clients: newClients(&cfg),
 		fetcher: keyfetch.New(nil),
@@ -142,9 +137,9 @@ func newEngine(store driver.Store, cfg Config, handled []string, orders handlerO
 	}
 	in.confirmations = confirmations{log: cfg.Logger, fetch: func(ctx context.Context, url string) error { return in.fetcher.Confirm(ctx, url) }}
 	host, _ := os.Hostname()
-	in.host = tell.Text(host)
+	host = tell.Text(host)
 	in.tell = tell.New(store, &tell.Options{
-		Log: cfg.Logger, Observer: cfg.Observer, Tracer: cfg.Tracer, Gateway: in.host,
+		Log: cfg.Logger, Observer: cfg.Observer, Tracer: cfg.Tracer, Gateway: host,
 		Client: in.clients.proxies.Client,
 	})
 	in.health = newHealth(store, cfg.Logger, cfg.AllowUnsafe, in.tell.Unavailable)
@@ -153,7 +148,7 @@ func newEngine(store driver.Store, cfg Config, handled []string, orders handlerO
 		store: store, log: cfg.Logger, cfg: &in.cfg, setup: &in.setup, clock: &in.health.clock, tell: in.tell, reloaded: make(chan struct{}, 1),
 	}
 	found := cfg.check()
-	first := newSetup(&cfg, nil, &cfg, handled, orders, in.learned, found)
+	first := newSetup(&cfg, nil, &cfg, &in.handlers, in.learned, found)
 	if err := errors.Join(found.err(), faults); err != nil {
 		return nil, fmt.Errorf("hookonce: %w", err)
 	}
@@ -178,14 +173,14 @@ func newEngine(store driver.Store, cfg Config, handled []string, orders handlerO
 		},
 	})
 	in.operator = operate.New(store, &operate.Options{
-		Log: in.log, Tell: in.tell, Owner: fmt.Sprintf("%s/%d", in.host, os.Getpid()),
+		Log: in.log, Tell: in.tell, Owner: fmt.Sprintf("%s/%d", host, os.Getpid()),
 		Decide: func(p *driver.ReplayParams, detail *driver.EventDetail) error {
-			return in.setup.Load().decideNow(in.log, handled, p, detail)
+			return in.setup.Load().decideNow(in.log, handlers.sources, p, detail)
 		},
 		Conditional: func(source string) bool { return in.setup.Load().conditional(source) },
 		Wake:        in.wakeAll, Relays: in.relays,
 		Knows:   func(destination string) bool { return in.setup.Load().destinations[destination] != nil },
-		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handled) },
+		Watches: func() []deadnews.Watch { return in.setup.Load().watches(cfg.OnDead, handlers.sources) },
 		Engine: operate.Engine{
 			Sources:      func() []operate.SourceStatus { return in.setup.Load().sourceStatus(&in.cfg) },
 			Destinations: func() []operate.DestinationStatus { return in.setup.Load().destinationStatus() },
@@ -222,7 +217,7 @@ func (in *Engine) Reload(cfg *Config) error {
 	defer in.reloadMu.Unlock()
 	before := in.setup.Load()
 	found := &findings{}
-	after := newSetup(cfg, before, &in.cfg, in.handled, in.orders, in.learned, found)
+	after := newSetup(cfg, before, &in.cfg, &in.handlers, in.learned, found)
 	err := found.err()
 	var taken []string
 	if err == nil {
@@ -277,7 +272,7 @@ func (in *Engine) reserve(m *driver.Message) claims.Reservation {
 // wakeAll wakes every relay and worker, after events or messages became due again.
 func (in *Engine) wakeAll() {
 	in.relays.WakeAll()
-	for _, source := range in.handled {
+	for _, source := range in.handlers.sources {
 		in.worker.Wake(source)
 	}
 }

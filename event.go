@@ -25,13 +25,11 @@ type Event struct {
 	Header     http.Header // as received; shared credentials are replaced by "<secret>"
 	Body       []byte      // as received, or inflated if it was compressed; one item of a batch. See Document.
 
-	// The fields below are zero unless the event is being handled; they are zero in Route.Where,
-	// for example.
+	// The fields below are zero unless the event is being handled.
 
 	ReceivedAt time.Time // of the first delivery
 	Generation int       // 0 unless replayed or reopened
-	// Attempt is the attempt of its handler, from 1, in this generation. It is 0 in Refetch of an
-	// Inline source.
+	// Attempt is the attempt of its handler, from 1, in this generation. It is 0 in Refetch of an Inline source.
 	Attempt int
 	Current []byte // result of Source.Refetch; nil without it
 
@@ -41,8 +39,8 @@ type Event struct {
 }
 
 // Document returns the JSON that body: means in the locations of the source: Body, or what
-// EventRules.Document makes of it, for example the field of a form. Body stays as the sender sent it.
-// Document does not check that it is valid JSON. The error says why there is none.
+// EventRules.Document makes of it, for example the field of a form. It may be invalid JSON.
+// The error says why there is none.
 func (ev *Event) Document() ([]byte, error) {
 	if ev.rules == nil {
 		return ev.Body, nil

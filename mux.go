@@ -26,19 +26,16 @@ import (
 //
 //   - Its settings of the transaction (SET LOCAL, a role) also hold for later handlers of the same
 //     batch: set them in every handler, or use Config.Batch = 1.
-//   - It must not commit or roll back, and must not keep tx. A handler that commits makes its event
-//     dead, because the event would take effect again.
+//   - It must not commit or roll back, and must not keep tx; docs/library.md says what happens otherwise,
+//     and after an SQL error that it ignores.
 //   - It may run more than once, also within one attempt: when one event of a batch fails, the others
 //     run again, each alone. Effects outside tx belong in the outbox, or carry Event.IdempotencyKey.
 //   - ctx ends after Config.HandlerTimeout; then its transaction is cut off.
-//   - If it ignores an SQL error, PostgreSQL commits nothing and the attempt has failed; SQLite
-//     commits the other statements.
 //   - It is called concurrently, for different events.
 type HandlerFunc[T any] func(ctx context.Context, tx T, ev *Event) error
 
 // Mux finds the handler of an event by its source and type. The zero value is empty and ready to
-// use. Register all handlers before you give the Mux to New, which seals it; a sealed Mux is safe
-// for concurrent use.
+// use. New seals it: register all handlers before. A sealed Mux is safe for concurrent use.
 type Mux[T any] struct {
 	sources map[string]*muxSource[T]
 	sealed  bool
@@ -73,9 +70,9 @@ func (Order) handleOption() {}
 // nil handler, a second handler for the same source and type, and a mux that New has sealed: no
 // worker would take the events of a late handler.
 //
-// With an Order, h runs for one event of an object at a time, in any number of processes: the lowest version first. All
-// ordered handlers of a source share the objects. New refuses an Order with a wrong location, for an unknown source, and for
-// one with Source.Inline.
+// With an Order, h runs for one event of an object at a time, in any number of processes. All ordered
+// handlers of a source share the objects. An Order with a wrong location, for an unknown source, or for
+// one with Source.Inline is an error of New.
 func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T], options ...HandleOption) {
 	switch {
 	case mux == nil:
@@ -121,8 +118,8 @@ func Handle[T any](mux *Mux[T], source, eventType string, h HandlerFunc[T], opti
 func literals(pattern string) int { return len(pattern) - strings.Count(pattern, "*") }
 
 // HandleJSON is Handle for a handler that takes Event.Document, decoded into a B by encoding/json;
-// or, for a source with Refetch, the object's current state. A body that does not fit B is a permanent
-// failure: a retry would get the same bytes. Replay the event once the program is corrected.
+// or, for a source with Refetch, the object's current state. A body that does not fit B is a
+// permanent failure.
 func HandleJSON[T, B any](
 	mux *Mux[T], source, eventType string, h func(ctx context.Context, tx T, ev *Event, body B) error, options ...HandleOption,
 ) {
@@ -171,9 +168,11 @@ func (m *Mux[T]) find(source, eventType string) registered[T] {
 	return registered[T]{}
 }
 
-// orders returns the orders of the handlers. m may be nil.
-func (m *Mux[T]) orders() handlerOrders {
-	all := handlerOrders{types: m.types(), bySource: make(map[string][]*Order), of: func(source, eventType string) *Order { return m.find(source, eventType).order }}
+// set returns the handlers without their transaction type. m may be nil.
+func (m *Mux[T]) set() handlerSet {
+	all := handlerSet{types: m.types(), orders: make(map[string][]*Order)}
+	all.sources = slices.Sorted(maps.Keys(all.types))
+	all.orderFor = func(source, eventType string) *Order { return m.find(source, eventType).order }
 	for name, types := range all.types {
 		s := m.sources[name]
 		for _, t := range types {
@@ -184,7 +183,7 @@ func (m *Mux[T]) orders() handlerOrders {
 				}
 			}
 			if r.order != nil {
-				all.bySource[name] = append(all.bySource[name], r.order)
+				all.orders[name] = append(all.orders[name], r.order)
 			}
 		}
 	}
@@ -250,9 +249,6 @@ type handlers[T any] struct {
 
 // Types implements work.Handlers.
 func (h handlers[T]) Types() map[string][]string { return h.mux.types() }
-
-// sources returns the names of the sources that have handlers, sorted.
-func (h handlers[T]) sources() []string { return slices.Sorted(maps.Keys(h.Types())) }
 
 // Handles implements work.Handlers.
 func (h handlers[T]) Handles(source, eventType string) bool {

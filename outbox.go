@@ -18,20 +18,15 @@ import (
 // ID.
 type Message struct {
 	// ID is the message's id and the dedupe key for its destination (webhook-id, Idempotency-Key),
-	// the same on every attempt. EnqueueTx makes one if it is "". A message with an ID of your own that
-	// was enqueued before is not enqueued again while its row is kept (Config.DedupeWindow), also in a
-	// replay of its event, so enqueueing is safe to repeat. At most 255 bytes of printable ASCII without
-	// '.' and spaces.
-	ID string
-	// Destination is the name of a destination. Messages to an unknown destination wait until it is
-	// configured.
-	Destination string
-	// Type is the event type that the destination sees. It defaults to the type of Cause.
-	Type string
-	// Header holds further headers; Content-Type defaults to application/json. Over HTTP,
-	// hop-by-hop headers, Host, Cookie, Authorization, X-Forwarded-*, Webhook-*, Idempotency-Key
-	// and Hookonce-* are left out, as for any event. Put a credential into the destination's URL or
-	// Secret, or let a Sender add it.
+	// the same on every attempt. EnqueueTx makes one if it is "". A message with an ID of your own is
+	// enqueued once, also in a replay of its event, while its row is kept (Config.DedupeWindow). At most
+	// 255 bytes of printable ASCII without '.' and spaces.
+	ID          string
+	Destination string // its name; messages to an unknown one wait until it is configured
+	Type        string // of the event, as the destination sees it; defaults to the type of Cause
+	// Header holds further headers; Content-Type defaults to application/json. Over HTTP, hop-by-hop headers, Host,
+	// Cookie, Authorization, X-Forwarded-*, Webhook-*, Idempotency-Key and Hookonce-* are left out, as for any event.
+	// Put a credential into the destination's URL or Secret, or let a Sender add it.
 	Header http.Header
 	Body   []byte
 	// Cause is the event that the message comes from. It is shown with the message, and sent to the
@@ -39,8 +34,7 @@ type Message struct {
 	Cause *Event
 }
 
-// Outbox writes messages in your own transaction. Make one with NewOutbox. It is safe for
-// concurrent use.
+// Outbox writes messages in your own transaction. It is safe for concurrent use.
 type Outbox[T any] struct {
 	db driver.Driver[T]
 }
@@ -55,15 +49,10 @@ func NewOutbox[T any](db driver.Driver[T]) *Outbox[T] {
 
 // EnqueueTx writes messages in tx. They are sent, at least once and under one id, if and only if tx
 // commits. In a handler, with its context and transaction, they are shown with the handler's event
-// and are sent at once after the commit; elsewhere within a second. EnqueueTx sets the ID of
-// messages without one.
+// and are sent at once after the commit; elsewhere within a second.
 //
-// In a handler that ID is made of the event, the generation of its last replay as new, and all that the
-// destination sees, except for trace headers: Destination, Type, Header, Body and Cause. Of equal messages
-// of one run the second has another ID than the first. So a later run of the event that enqueues the same
-// message, in any order, has the same ID: in a later generation (replayed under the same ids, or reopened)
-// the finished message becomes due again with full attempts, and in the same generation nothing is written.
-// Other content is always another message. Outside a handler the ID is random.
+// EnqueueTx sets the ID of messages without one. Later runs of a handler's event give the same message
+// the same ID, unless they replay it as new; see docs/library.md. Elsewhere the ID is random.
 //
 // The error names the message at fault; then nothing was written. After an error of PostgreSQL, tx
 // can only be rolled back.

@@ -97,7 +97,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if src == nil {
 		return nil, operate.ErrUnknownSource
 	}
-	if q.Handled && !src.works(in.handled) {
+	if q.Handled && !src.works(in.handlers.sources) {
 		return nil, operate.ErrHandledElsewhere
 	}
 	if err := in.health.refusal(); err != nil {
@@ -107,7 +107,7 @@ func (in *Engine) retryQuarantined(ctx context.Context, q *driver.QuarantinedReq
 	if err != nil {
 		return nil, &operate.UnreadableError{Reason: wire.ErrorText(err)}
 	}
-	d.handled = d.handled || src.works(in.handled)
+	d.handled = d.handled || src.works(in.handlers.sources)
 	budget := in.bodies.Budget(src.Name)
 	defer budget.Release()
 	if err := d.inflate(budget); errors.Is(err, wire.ErrBudget) {

@@ -35,9 +35,6 @@ const (
 // escaped path. Some handshakes are GET, HEAD or OPTIONS requests: a pattern with the method POST keeps
 // them out. It must get the body as it came: one that a middleware has read is answered 503, or looks
 // forged.
-//
-// The order is fixed: known source, limits, raw body, signature, fields, routes, claim, answer. An
-// answer of 2xx is written only after the commit.
 func (in *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	problem.CloseUnlessFramedOnce(w, r)
@@ -133,7 +130,7 @@ func (in *Engine) read(w http.ResponseWriter, r *http.Request, name string, s *s
 		return nil, a
 	}
 	d.span, d.visible = in.tell.Verified(d.header, d.visible, arrived, now)
-	d.deadline, d.handled, d.remote = deadline, byCaller || src.works(in.handled), in.tell.Remote(r)
+	d.deadline, d.handled, d.remote = deadline, byCaller || src.works(in.handlers.sources), in.tell.Remote(r)
 	if wait := src.verified.Take(time.Now()); wait > 0 {
 		a := refused(http.StatusTooManyRequests, "This source exceeds its rate.", "over the source's rate", nil).because(tell.ReasonRate)
 		a.retryAfter = wait
@@ -406,7 +403,7 @@ func (in *Engine) claimFor(d *delivery, ev *provider.Event, visible http.Header,
 		BodyHash:   d.bodyHash(body),
 		BodyGuard:  src.guard,
 		Remote:     d.remote,
-		Gateway:    in.host,
+		Gateway:    in.tell.Gateway(),
 	}
 	if len(body) == 0 && claim.BodyGuard == driver.BodyWatch {
 		claim.BodyGuard = driver.BodyIgnore // all of a sender's notifications without a body are equal

@@ -32,25 +32,24 @@ const (
 	maxClaimTries = 3
 )
 
-// ErrReconcileKey says that the provider's API refuses Reconcile.Key.
-var ErrReconcileKey = reconcile.ErrKey
-
-// ErrSince says that Engine.Reconcile was asked to look too far back, or ahead.
-var ErrSince = errors.New("since is out of bounds")
+var (
+	// ErrReconcileKey says that the provider's API refuses Reconcile.Key.
+	ErrReconcileKey = reconcile.ErrKey
+	// ErrSince says that Engine.Reconcile was asked to look too far back, or ahead.
+	ErrSince = errors.New("since is out of bounds")
+)
 
 // Reconciled is the result of Engine.Reconcile. If the list holds an event twice, Missing and
 // Claimed count it once; Seen and Known may count it twice.
 type Reconciled struct {
-	// From and Until bound the times of the events.
-	From, Until time.Time
-	Seen        int // all within these bounds
-	Unmatched   int // of types that Reconcile.Types, or every route and handler, leaves out
-	Unreadable  int // without one clear id, time or body, or refused by the database
-	Known       int // stored before
-	Missing     int // never arrived; with Known, Unmatched and Unreadable it makes up Seen
-	Claimed     int // those of Missing that were claimed; the others arrived by webhook meanwhile, or an error tells of them
-	// FirstMissing and LastMissing are the times of the oldest and newest missing event; zero if there is none.
-	FirstMissing, LastMissing time.Time
+	From, Until               time.Time // bounds of the events' times
+	Seen                      int       // all within these bounds
+	Unmatched                 int       // of types that Reconcile.Types, or every route and handler, leaves out
+	Unreadable                int       // without one clear id, time or body, or refused by the database
+	Known                     int       // stored before
+	Missing                   int       // never arrived; with Known, Unmatched and Unreadable it makes up Seen
+	Claimed                   int       // those of Missing that were claimed; the others arrived by webhook meanwhile, or an error tells of them
+	FirstMissing, LastMissing time.Time // of the oldest and newest missing event; zero if there is none
 }
 
 // Reconcile reads the events of the last time since from the API of the source's provider, and claims those that
@@ -60,9 +59,9 @@ type Reconciled struct {
 //
 // It leaves out events younger than Reconcile.Delay, events older than the dedupe window less a day, and events that
 // no route and no handler takes. It can run beside deliveries, in several processes, and again after any error:
-// an event is claimed once. It holds one page of the list in memory. The result is nil
-// if the list was not read at all; otherwise an error comes with the counts so far. The error matches
-// ErrReconcileKey if the API refuses the key, and driver.ErrNotStored if the database keeps dropping an event.
+// an event is claimed once. The result is nil if the list was not read at all; otherwise an error comes with the
+// counts so far. The error matches ErrReconcileKey if the API refuses the key, ErrSince, and driver.ErrNotStored if
+// the database keeps dropping an event.
 func (in *Engine) Reconcile(ctx context.Context, source string, since time.Duration) (*Reconciled, error) {
 	return in.reconcile(ctx, source, since, false)
 }

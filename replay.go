@@ -19,16 +19,14 @@ type ReplayRequest struct {
 	// ids; a done event needs one.
 	Mode driver.ReplayMode
 	To   string // of driver.ReplayTo: the name of a destination in the settings
-	// Note must be driver.NoteTxEnded for an event that is dead with this note, or was when it was
-	// discarded: its handler ended its transaction, so the event may have taken effect. Other notes
-	// need not be named.
+	// Note must be driver.NoteTxEnded for an event that is dead with this note, or was when it was discarded: its
+	// handler ended its transaction, so the event may have taken effect. Other notes need not be named.
 	Note string
 	// Stale replays events and messages with an Order although a higher version of their object was handled or sent.
 	// Without it the error matches driver.ErrPassed then.
 	Stale bool
-	// RequestID makes the request repeatable, if it is not "": a second request with it for the
-	// same event returns the first result and does nothing. At most 255 bytes without control
-	// characters.
+	// RequestID makes the request repeatable, if it is not "": a second request with it for the same event returns the
+	// first result and does nothing. At most 255 bytes without control characters.
 	RequestID string
 }
 
@@ -39,14 +37,11 @@ type ReplayRequest struct {
 //
 // Nothing changes if the error matches driver.ErrNotFound, driver.ErrOpen for a pending or running event,
 // driver.ErrBodyPruned (also driver.ErrRedacted), driver.ErrNoteNeeded, driver.ErrModeNeeded,
-// driver.ErrUndecided, driver.ErrNoRoute or driver.ErrPassed, or if no destination has the name To. After driver.ErrCommitUnknown a request with a RequestID can
-// safely be repeated.
+// driver.ErrUndecided, driver.ErrNoRoute or driver.ErrPassed, or if no destination has the name To. After
+// driver.ErrCommitUnknown a request with a RequestID can safely be repeated.
 func (in *Engine) Replay(ctx context.Context, r *ReplayRequest) (*driver.Replayed, error) {
 	return in.operator.Replay(ctx, (*operate.ReplayRequest)(r))
 }
-
-// ErrRequestID is the error of Replay and Redact for an invalid RequestID.
-var ErrRequestID = operate.ErrRequestID
 
 // DeadLetters selects dead letters, for ReplayDead and Discard.
 type DeadLetters struct {
@@ -68,9 +63,8 @@ type DeadLetters struct {
 // Worked is the result of ReplayDead, Discard or Undo.
 type Worked struct {
 	Done int // number of dead letters that were replayed, discarded or undone
-	// Passed is the number of others: ids without a dead letter, and letters that are not dead any more, are
-	// locked by another session, have driver.NoteTxEnded in a replay, or, in Undo, were replayed, discarded
-	// again or pruned since.
+	// Passed is the number of others: ids without a dead letter, and letters that are not dead any more, are locked by
+	// another session, have driver.NoteTxEnded in a replay, or, in Undo, were replayed, discarded again or pruned since.
 	Passed int
 }
 

@@ -63,8 +63,8 @@ func (r *route) orderOf(source, destination string, ev *stale.Event) *driver.Ord
 }
 
 // setOrders compiles the orders of the handlers of s.
-func (s *source) setOrders(handlers *handlerOrders, log *slog.Logger, at place) {
-	orders, consumers := handlers.bySource[s.Name], false
+func (s *source) setOrders(handlers *handlerSet, log *slog.Logger, at place) {
+	orders, consumers := handlers.orders[s.Name], false
 	switch {
 	case s.Order == nil:
 	case s.Consume != ConsumeSQL:
@@ -91,7 +91,7 @@ func (s *source) setOrders(handlers *handlerOrders, log *slog.Logger, at place) 
 		s.orderFor = func(string) *Order { return s.Order }
 		return
 	}
-	s.orderFor = func(eventType string) *Order { return handlers.of(s.Name, eventType) }
+	s.orderFor = func(eventType string) *Order { return handlers.orderFor(s.Name, eventType) }
 	s.work.Ordered = func(eventType string) bool { return s.orderFor(eventType) != nil }
 	s.work.Order = func(ev *work.Event) *driver.Order {
 		order, _ := s.orderOf(&stale.Event{ID: ev.EventID, Type: ev.Type, Header: ev.Header, Body: ev.Body})
@@ -178,8 +178,8 @@ func matchesAny(patterns []typePattern, eventType string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p typePattern) bool { return p.matches(eventType) })
 }
 
-// ErrUndecided is the error of a Route.Where that gave up: it needs more time or memory than it may
-// have. The event is then stored as dead, with driver.NoteUndecided, until an operator replays it.
+// ErrUndecided is the error of a Route.Where that needs more time or memory than it may have. The event
+// is then dead, with driver.NoteUndecided, until an operator replays it.
 var ErrUndecided = errors.New("hookonce: the condition was not decided within its bounds")
 
 // decideShare is the part of the time for an answer that conditions may take. Those that are left

@@ -34,9 +34,8 @@ type setup struct {
 }
 
 // newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
-// unchanged destinations from before, which may be nil. all has the settings for all sources, handled
-// the sources with handlers. The setup is usable only if found has no faults then.
-func newSetup(cfg *Config, before *setup, all *Config, handled []string, orders handlerOrders, learned *learnedSecrets, found *findings) *setup {
+// unchanged destinations from before, which may be nil. all has the settings for all sources. The setup is usable only if found has no faults then.
+func newSetup(cfg *Config, before *setup, all *Config, handlers *handlerSet, learned *learnedSecrets, found *findings) *setup {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	sources, targets := sourceNames(cfg.Sources), destinationNames(cfg.Destinations)
 	for _, source := range cfg.Sources {
@@ -45,17 +44,17 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, orders 
 			at.fault("", "there are two of that name")
 			continue
 		}
-		ready := newSource(source, all, &orders, at)
+		ready := newSource(source, all, handlers, at)
 		s.sources[source.Name] = ready
 		if ready != nil {
-			ready.checkHandled(handled, at)
+			ready.checkHandled(handlers.sources, at)
 			learned.addTo(ready)
 		}
 		if source.OnDead != "" {
 			at.known("on_dead", "destination", source.OnDead, targets)
 		}
 	}
-	for name := range orders.bySource {
+	for name := range handlers.orders {
 		if before == nil && !slices.Contains(sources, name) {
 			found.at("sources."+name).fault("", "a handler with an Order is registered for it, and there is no such source")
 		}
@@ -81,7 +80,7 @@ func newSetup(cfg *Config, before *setup, all *Config, handled []string, orders 
 	}
 	s.addRoutes(cfg.Routes, sources, targets, all.Logger, found)
 	for name, src := range s.sources {
-		if src != nil && src.Reconcile != nil && len(src.routes) == 0 && !src.works(handled) {
+		if src != nil && src.Reconcile != nil && len(src.routes) == 0 && !src.works(handlers.sources) {
 			found.at("sources."+name).fault("reconcile", "no route and no handler takes the events of this source")
 		}
 	}

@@ -68,7 +68,7 @@ type source struct {
 
 // newSource checks s and fills in its defaults. all has the settings for all sources. It returns nil if
 // the provider is unknown: the rest depends on it.
-func newSource(s Source, all *Config, orders *handlerOrders, at place) *source {
+func newSource(s Source, all *Config, handlers *handlerSet, at place) *source {
 	if !nameRegexp.MatchString(s.Name) {
 		at.fault("", badName)
 	}
@@ -100,7 +100,7 @@ func newSource(s Source, all *Config, orders *handlerOrders, at place) *source {
 	src.keepForRetries(all, at)
 	src.setReconcile(spec, all.DedupeWindow, at)
 	src.work = src.forWork(src.staleRules(spec, all.Logger, at))
-	src.setOrders(orders, all.Logger, at)
+	src.setOrders(handlers, all.Logger, at)
 	src.listWork = *src.work
 	src.listWork.Reopen = false
 	return src

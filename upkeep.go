@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
@@ -117,22 +118,28 @@ func (in *Engine) sampleBacklog(ctx context.Context) error {
 // maxSwept is how many lines one step of sweepLines looks at.
 const maxSwept = 500
 
+// lineSweep is how far the sweep of lines is, for one goroutine.
+type lineSweep struct {
+	last driver.Key            // the line that it looked at last
+	none atomic.Pointer[setup] // in force when a round began that saw no lines; may be read by others
+}
+
 // sweepLines makes messages due that wait for their turn although nothing comes before them, as a crash may leave
 // them. It goes round through all lines, some in each step, also past rows that the database refuses to change.
 func (in *Engine) sweepLines(ctx context.Context) error {
-	began, setup := in.swept == driver.Key{}, in.setup.Load()
-	seen, last, err := in.store.SweepLines(ctx, in.swept, maxSwept)
+	began, setup := in.lines.last == driver.Key{}, in.setup.Load()
+	seen, last, err := in.store.SweepLines(ctx, in.lines.last, maxSwept)
 	switch {
 	case seen > 0:
-		in.noLines.Store(nil)
+		in.lines.none.Store(nil)
 	case err != nil:
 		return err
 	case began:
-		in.noLines.Store(setup)
+		in.lines.none.Store(setup)
 	}
-	in.swept = driver.Key{}
+	in.lines.last = driver.Key{}
 	if seen == maxSwept {
-		in.swept = last
+		in.lines.last = last
 	}
 	return err
 }
@@ -141,7 +148,7 @@ func (in *Engine) sweepLines(ctx context.Context) error {
 // have routes with order that this process does not have. So only a sweep that began after the reload tells that there are none.
 func (in *Engine) mayHaveLines() bool {
 	setup := in.setup.Load()
-	return setup.hasOrder() || in.noLines.Load() != setup
+	return setup.hasOrder() || in.lines.none.Load() != setup
 }
 
 // warnOfTriggers logs the foreign triggers on the store's tables.
@@ -165,10 +172,10 @@ const pullAhead = 5 * time.Minute
 func (in *Engine) pullBack(ctx context.Context) error {
 	now := in.setup.Load()
 	p := &driver.PullBackParams{
-		Sources: slices.Clone(in.handled), Destinations: slices.Collect(maps.Keys(now.destinations)), Limit: maxPulled,
+		Sources: slices.Clone(in.handlers.sources), Destinations: slices.Collect(maps.Keys(now.destinations)), Limit: maxPulled,
 	}
 	for name, src := range now.sources {
-		if !slices.Contains(in.handled, name) {
+		if !slices.Contains(in.handlers.sources, name) {
 			p.Sources = append(p.Sources, name)
 		}
 		if src.canLearn() {
@@ -202,8 +209,8 @@ func (in *Engine) pullBack(ctx context.Context) error {
 // prunes at a time; Run does so from time to time, and gives way to Prune. After a failure the result
 // holds the rows that were removed before, or is nil.
 //
-// Nothing is removed while this machine's clock and the database's differ by more than an hour, or for an
-// hour after this machine's clock was set by more than that: events may look older than they are.
+// Nothing is removed while this machine's clock is more than an hour off the database's, or for an hour
+// after it was set by more than that.
 func (in *Engine) Prune(ctx context.Context) (*driver.PruneResult, error) {
 	return in.pruner.prune(ctx, in.pruner.windows())
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 
-	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/internal/operate"
 )
@@ -24,7 +23,7 @@ var reasons = []struct {
 	{driver.ErrSent, "sent", http.StatusConflict},
 	{driver.ErrRedacted, "redacted", http.StatusGone}, // before the other, which it matches
 	{driver.ErrBodyPruned, "body_pruned", http.StatusGone},
-	{hookonce.ErrRequestID, "request_id", http.StatusBadRequest},
+	{operate.ErrRequestID, "request_id", http.StatusBadRequest},
 	{driver.ErrRequestReused, "request_reused", http.StatusUnprocessableEntity},
 	{driver.ErrNoteNeeded, "note_needed", http.StatusUnprocessableEntity},
 	{driver.ErrModeNeeded, "mode_needed", http.StatusUnprocessableEntity},
@@ -104,7 +103,7 @@ const (
 
 var (
 	ofReplay = sentences{
-		{err: hookonce.ErrRequestID, api: badRequestID},
+		{err: operate.ErrRequestID, api: badRequestID},
 		{err: operate.ErrUnknownDestination, api: "There is no such destination in the settings."},
 		{
 			err: driver.ErrSending,
@@ -142,7 +141,7 @@ var (
 		},
 	}
 	ofRedact = sentences{
-		{err: hookonce.ErrRequestID, api: badRequestID},
+		{err: operate.ErrRequestID, api: badRequestID},
 		{
 			err: driver.ErrOpen,
 			api: "The event, or a message that its handler enqueued, is not finished, and its body is still needed. " +
@@ -156,7 +155,7 @@ var (
 		{err: driver.ErrBodyPruned, api: bodyPruned},
 	}
 	ofJob = sentences{
-		{err: hookonce.ErrRequestID, api: badRequestID},
+		{err: operate.ErrRequestID, api: badRequestID},
 		{err: driver.ErrRequestReused, api: "This Idempotency-Key was used for another job. Use another key."},
 		{err: operate.ErrUnknownDestination, api: "There is no such destination in the settings."},
 	}

@@ -77,6 +77,9 @@ func New(store Store, o *Options) *Teller {
 	}
 }
 
+// Gateway returns the name of this host; "" if it is unknown.
+func (t *Teller) Gateway() string { return t.o.Gateway }
+
 // Run writes the live feed until ctx ends.
 func (t *Teller) Run(ctx context.Context) { t.feed.Run(ctx) }
 

@@ -295,8 +295,8 @@ func (a *api) notReplayed(ctx context.Context, cmd *cobra.Command, source, event
 		return app.Errorf(format, args...).Try(remedy)
 	}
 	switch {
-	case errors.Is(err, hookonce.ErrRequestID):
-		return newUsageError(cmd, fmt.Errorf("--request-id: %w", hookonce.ErrRequestID))
+	case errors.Is(err, operate.ErrRequestID):
+		return newUsageError(cmd, fmt.Errorf("--request-id: %w", operate.ErrRequestID))
 	case errors.Is(err, driver.ErrNotFound):
 		return noEvent(ctx, a.Client, source, eventID)
 	case errors.Is(err, driver.ErrRequestReused):
@@ -387,7 +387,7 @@ func (a *api) requestFault(ctx context.Context, cmd *cobra.Command, err error) (
 	if errors.Is(err, operate.ErrUnknownDestination) {
 		return a.noDestination(ctx, cmd), true
 	}
-	for _, known := range []error{hookonce.ErrRequestID, driver.ErrRequestReused} {
+	for _, known := range []error{operate.ErrRequestID, driver.ErrRequestReused} {
 		if errors.Is(err, known) {
 			return newUsageError(cmd, fmt.Errorf("--request-id: %w", known)), true
 		}
