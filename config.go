@@ -23,8 +23,8 @@ type Config struct {
 	Destinations []Destination
 	Routes       []Route
 
-	// DedupeWindow is how long the identity of an event stays claimed, counted from its first
-	// delivery. Defaults to 30 days.
+	// DedupeWindow is how long the identity of an event stays claimed, after the event was last delivered, processed,
+	// sent, skipped, given up or changed by an operator. Defaults to 30 days.
 	DedupeWindow time.Duration
 	// Retention is how long bodies and headers of finished events are kept. Defaults to 30 days.
 	Retention time.Duration
@@ -242,7 +242,7 @@ func AfterAttempts(n int) DeadLetterPolicy {
 	return DeadLetterPolicy{n}
 }
 
-// Immediate is AfterAttempts(1).
+// Immediate makes the first failure a dead letter.
 var Immediate = AfterAttempts(1)
 
 // Destination is the receiver of messages: an HTTP endpoint, or a Sender.

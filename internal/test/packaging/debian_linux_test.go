@@ -194,7 +194,9 @@ func TestDeb(t *testing.T) {
 	contains(t, m.send(t, "after-upgrade"), `"status":"ok"`)
 	stop()
 
-	m.must(t, "dpkg -r hookonce")
+	const enabled = "/etc/systemd/system/multi-user.target.wants/hookonce.service"
+	m.must(t, "mkdir -p /etc/systemd/system/multi-user.target.wants && ln -s /usr/lib/systemd/system/hookonce.service "+enabled)
+	m.must(t, "dpkg -r hookonce && test ! -L "+enabled)
 	contains(t, m.must(t, "ls /usr/bin/hookonce /etc/hookonce /var/lib/hookonce 2>&1 || true"), "cannot access '/usr/bin/hookonce'")
 	contains(t, m.must(t, "cat /etc/hookonce/hookonce.yaml /etc/hookonce/env"), settings+environment[:len(environment)-1])
 	contains(t, m.must(t, "dpkg -P hookonce"), "The database in /var/lib/hookonce stays")
