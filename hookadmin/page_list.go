@@ -136,9 +136,9 @@ func (l *listPage) field(name, label, hint string, options ...string) {
 
 // spanFields adds the fields that select a span of time.
 func (l *listPage) spanFields() {
-	l.field("since", "Since", "2h, 7d or 2026-01-31 08:00")
+	l.field("since", "Since", "2h or 2026-01-31 08:00")
 	l.field("until", "Until", "")
-	l.field("tz", "Time zone", "UTC, +02:00, Europe/Berlin")
+	l.field("tz", "Time zone", "+02:00, Europe/Berlin")
 }
 
 // filtered reports whether a parameter narrows the listing.

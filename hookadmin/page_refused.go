@@ -76,7 +76,7 @@ func (h *handler) refusedFields(l *listPage) {
 	l.field("reason", "Reason", "", tell.Kept()...)
 	l.field("remote", "Remote address", "203.0.113.9")
 	if l.path == "refused" {
-		l.field("id", "Error id", "of the answer or the log")
+		l.field("id", "Error id", "as in the log")
 	}
 	l.spanFields()
 }

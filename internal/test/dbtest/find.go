@@ -126,14 +126,26 @@ func canInstall() bool {
 // installTimeout bounds one run of apt-get.
 const installTimeout = 10 * time.Minute
 
+// aptLock is locked while a test binary installs packages.
+func aptLock() string { return filepath.Join(os.TempDir(), "hookonce-apt.lock") }
+
 // install installs packages with apt-get if check returns an error, and calls check again. before,
 // which may be nil, runs before apt-get. install returns the last error.
 func install(check, before func() error, packages ...string) error {
-	missing := check()
-	if missing == nil || !canInstall() {
-		return missing
+	if !canInstall() {
+		return check()
 	}
-	unlock, err := lockFile(filepath.Join(os.TempDir(), "hookonce-apt.lock"), lockExclusive)
+	// While another test binary installs, programs may be there, but not yet the user that they run as.
+	wait, err := lockFile(aptLock(), lockShared)
+	if err != nil {
+		return err
+	}
+	missing := check()
+	wait()
+	if missing == nil {
+		return nil
+	}
+	unlock, err := lockFile(aptLock(), lockExclusive)
 	if err != nil {
 		return err
 	}

@@ -61,3 +61,22 @@ func TestRefuseServices(t *testing.T) {
 	refuse()()
 	wantCode(7)
 }
+
+// Programs of a package can be there before the user that they run as: nothing is looked for while another test binary
+// installs.
+func TestInstallWaitsForOthers(t *testing.T) {
+	t.Parallel()
+	if !canInstall() {
+		t.Skip("only root of a Debian installs packages")
+	}
+	err := install(func() error {
+		if unlock, err := lockFile(aptLock(), lockExclusive|lockNow); err == nil {
+			unlock()
+			t.Error("another test binary could install during the look")
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		t.Error(err)
+	}
+}
