@@ -1,6 +1,7 @@
 package examplestest
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/program"
 	"github.com/hookonce/hookonce/internal/test/race"
 )
@@ -63,10 +65,15 @@ func (p *Program) start(t testing.TB) {
 	cmd := exec.Command(p.command[0], p.command[1:]...)
 	cmd.Dir, cmd.Env = p.folder, p.env
 	p.process = program.Start(t, cmd)
-	url := "http://" + p.process.WaitFor(t, listening)
+	address := p.process.WaitFor(t, listening)
+	// Some log the address before they listen.
+	eventually.True(t, "the program listens on "+address, func() bool {
+		conn, err := net.Dial("tcp", address)
+		return err == nil && conn.Close() == nil
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.url = url
+	p.url = "http://" + address
 }
 
 // Kill kills the process with SIGKILL. It does nothing if no process runs, as after a failed start.
