@@ -19,8 +19,8 @@ import (
 type Sender interface {
 	// Send sends m once. It returns nil if the other side took the message; an error is a failed attempt, see Permanent
 	// and RetryAfter. ctx ends after Destination.Timeout. If the process is killed meanwhile, Send is called again with
-	// the same m.ID: pass it on as the key by which the other side recognises repetitions. Send is called concurrently,
-	// by up to Destination.Concurrency goroutines.
+	// the same m.ID. Pass it on as a key, so that the other side knows repetitions. Send is called concurrently, by up to
+	// Destination.Concurrency goroutines.
 	//
 	// A Send that does not return within a second after ctx has ended is a failed attempt; it may
 	// be called again while the old call still runs. A panic is a failed attempt.

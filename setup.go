@@ -34,7 +34,8 @@ type setup struct {
 }
 
 // newSetup checks the sources, destinations and routes of cfg and makes them ready. It reuses
-// unchanged destinations from before, which may be nil. all has the settings for all sources. The setup is usable only if found has no faults then.
+// unchanged destinations from before, which may be nil. all has the settings for all sources. The setup
+// is usable only if found has no faults then.
 func newSetup(cfg *Config, before *setup, all *Config, handlers *handlerSet, learned *learnedSecrets, found *findings) *setup {
 	s := &setup{sources: make(map[string]*source), destinations: make(map[string]*destination)}
 	sources, targets := sourceNames(cfg.Sources), destinationNames(cfg.Destinations)
