@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
 
 // plansOfLines sends ordered messages while half of all open ones stand in one line, and the others in
@@ -26,13 +27,15 @@ func plansOfLines(t *testing.T) {
 	analyze(t, w)
 	w.exec(t, "VACUUM ANALYZE {schema}.ordered_message")
 
-	plans.bound(t, "lease, admit and complete", func() error {
-		if sendInOrder(t, w) == 0 {
-			t.Error("no message was sent")
-		}
-		return nil
+	dbtest.Beliefs(t, w.pool, w.schema, []string{"message", "ordered_message", "object_version"}, func(believed string) {
+		plans.bound(t, "lease, admit and complete: "+believed, func() error {
+			if sendInOrder(t, w) == 0 {
+				t.Error("no message was sent")
+			}
+			return nil
+		})
+		plans.bound(t, "sweep: "+believed, func() error { _, _, err := w.SweepLines(t.Context(), driver.Key{}, 100); return err })
 	})
-	plans.bound(t, "sweep", func() error { _, _, err := w.SweepLines(t.Context(), driver.Key{}, 100); return err })
 	plans.bound(t, "waiting behind", func() error { _, err := w.WaitingBehind(t.Context(), "msg_40"); return err })
 	plans.bound(t, "pull back", func() error {
 		_, _, err := w.PullBack(t.Context(), &driver.PullBackParams{Destinations: []string{"to-billing"}, Limit: 100})
@@ -56,39 +59,41 @@ func TestPlansOfEventLines(t *testing.T) {
 	analyze(t, w)
 	w.exec(t, "VACUUM ANALYZE {schema}.ordered_message")
 
-	plans.bound(t, "reserve, admit, take and finish", func() error {
-		reserved, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 100, For: time.Hour})
-		if err != nil || len(reserved) == 0 {
-			return err
-		}
-		p := &driver.AdmitParams{}
-		for i := range reserved {
-			p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: driver.Reserved(&reserved[i])})
-		}
-		admitted, err := w.Admit(t.Context(), p)
-		if err != nil {
-			return err
-		}
-		take := &driver.TakeParams{Source: "stripe", Limit: len(admitted), HandlerTimeout: time.Second}
-		finish := &driver.FinishParams{}
-		for i := range admitted {
-			if admitted[i].Verdict == driver.Admitted {
-				line := admitted[i].Line
-				line.Source = "stripe"
-				take.Keys, take.Lines = append(take.Keys, reserved[i].Key), append(take.Lines, line.Object)
-				finish.Results = append(finish.Results, driver.WorkResult{Key: reserved[i].Key, Outcome: driver.WorkSucceeded, Line: &line})
+	dbtest.Beliefs(t, w.pool, w.schema, []string{"event_state", "ordered_message", "object_version"}, func(believed string) {
+		plans.bound(t, "reserve, admit, take and finish: "+believed, func() error {
+			reserved, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 100, For: time.Hour})
+			if err != nil {
+				return err
 			}
-		}
-		if len(finish.Results) == 0 {
-			t.Errorf("reserved %d events, and admitted none", len(reserved))
-		}
-		run, err := w.Take(t.Context(), take)
-		if err != nil {
-			return err
-		}
-		return run.Finish(t.Context(), finish)
+			p := &driver.AdmitParams{}
+			for i := range reserved {
+				p.Messages = append(p.Messages, driver.OrderedMessage{MessageLease: driver.Reserved(&reserved[i])})
+			}
+			admitted, err := w.Admit(t.Context(), p)
+			if err != nil {
+				return err
+			}
+			take := &driver.TakeParams{Source: "stripe", Limit: len(admitted), HandlerTimeout: time.Second}
+			finish := &driver.FinishParams{}
+			for i := range admitted {
+				if admitted[i].Verdict == driver.Admitted {
+					line := admitted[i].Line
+					line.Source = "stripe"
+					take.Keys, take.Lines = append(take.Keys, reserved[i].Key), append(take.Lines, line.Object)
+					finish.Results = append(finish.Results, driver.WorkResult{Key: reserved[i].Key, Outcome: driver.WorkSucceeded, Line: &line})
+				}
+			}
+			if len(finish.Results) == 0 {
+				t.Errorf("reserved %d events, and admitted none", len(reserved))
+			}
+			run, err := w.Take(t.Context(), take)
+			if err != nil {
+				return err
+			}
+			return run.Finish(t.Context(), finish)
+		})
+		plans.bound(t, "sweep: "+believed, func() error { _, _, err := w.SweepLines(t.Context(), driver.Key{}, 100); return err })
 	})
-	plans.bound(t, "sweep", func() error { _, _, err := w.SweepLines(t.Context(), driver.Key{}, 100); return err })
 	plans.bound(t, "pull back", func() error {
 		_, _, err := w.PullBack(t.Context(), &driver.PullBackParams{Sources: []string{"stripe"}, Limit: 100})
 		return err

@@ -1772,7 +1772,8 @@ BEGIN
 	FROM (
 		SELECT DISTINCT ON (u.line) u.line, u.source FROM unnest(lock_lines.lines, lock_lines.sources) AS u (line, source) ORDER BY u.line
 	) i
-	WHERE NOT EXISTS (SELECT FROM {schema}.object_version v WHERE v.object = i.line)
+	-- A join, as of NOT EXISTS, may read the table whole.
+	WHERE (SELECT true FROM {schema}.object_version v WHERE v.object = i.line) IS NULL
 	ORDER BY i.line
 	ON CONFLICT (object) DO NOTHING;
 	PERFORM v.object FROM {schema}.object_version v WHERE v.object = ANY (lock_lines.lines) ORDER BY v.object FOR UPDATE;
@@ -1962,8 +1963,11 @@ BEGIN
 	THEN
 		BEGIN
 			UPDATE {schema}.message m SET due_at = at
-			WHERE m.id = (SELECT w.id FROM {schema}.message w WHERE w.id = front.message_id FOR UPDATE SKIP LOCKED)
-				AND m.state = 0 AND m.due_at = {schema}.parked();
+			WHERE m.id = (
+				SELECT w.id
+				FROM (SELECT w.id, w.state, w.due_at FROM {schema}.message w WHERE w.id = front.message_id LIMIT 1 FOR UPDATE SKIP LOCKED) w
+				WHERE w.state = 0 AND w.due_at = {schema}.parked()
+			);
 			UPDATE {schema}.event_state s SET due_at = at
 			WHERE s.key = (SELECT w.key FROM {schema}.event_state w WHERE w.key = front.event_key FOR UPDATE SKIP LOCKED)
 				AND s.state = 0 AND s.due_at = {schema}.parked();
@@ -2134,18 +2138,20 @@ DECLARE
 	turn      record;
 BEGIN
 	PERFORM {schema}.durably();
-	-- The messages of lines, locked before the lines.
+	-- The messages of lines, locked before the lines. With the state inside of the LIMIT, the planner could take an index of
+	-- states for that of the id.
 	SELECT array_agg(h.id) INTO held
 	FROM (
 		SELECT m.id
 		FROM (
 			SELECT u.id, u.token FROM unnest(admit.ids, admit.tokens, admit.lines) AS u (id, token, line)
-			WHERE u.line <> '' OR EXISTS (SELECT FROM {schema}.ordered_message o WHERE o.message_id = u.id)
+			WHERE u.line <> '' OR (SELECT true FROM {schema}.ordered_message o WHERE o.message_id = u.id)
 			ORDER BY u.id COLLATE "C"
 		) i
 		CROSS JOIN LATERAL (
-			SELECT m.id FROM {schema}.message m WHERE m.id = i.id AND m.token = i.token AND m.state = 1 FOR UPDATE
+			SELECT m.id, m.token, m.state FROM {schema}.message m WHERE m.id = i.id LIMIT 1 FOR UPDATE
 		) m
+		WHERE m.token = i.token AND m.state = 1
 	) h;
 	-- Reserved events: their token is the end of the reservation in microseconds. One that another session has
 	-- locked is not waited for.
@@ -2378,9 +2384,12 @@ BEGIN
 	PERFORM {schema}.settle_line(l.line, moment) FROM (SELECT DISTINCT u.line FROM unnest(lines) AS u (line) ORDER BY u.line) l;
 	-- Events for take that are due again, as after a replay, and whose turn it is not.
 	UPDATE {schema}.event_state s SET due_at = {schema}.parked()
-	FROM {schema}.ordered_message o, {schema}.object_version v
-	WHERE o.message_id = ANY (settle_places.ids) AND s.key = o.event_key AND v.object = o.line
-		AND s.in_line AND s.state = 0 AND s.due_at <= moment AND v.sending_id IS DISTINCT FROM o.message_id;
+	WHERE s.key = ANY (ARRAY(
+		SELECT o.event_key FROM unnest(settle_places.ids) AS i (id)
+		CROSS JOIN LATERAL (SELECT o.event_key, o.line FROM {schema}.ordered_message o WHERE o.message_id = i.id LIMIT 1) o
+		CROSS JOIN LATERAL (SELECT v.sending_id FROM {schema}.object_version v WHERE v.object = o.line LIMIT 1) v
+		WHERE v.sending_id IS DISTINCT FROM i.id
+	)) AND s.in_line AND s.state = 0 AND s.due_at <= moment;
 END
 $$;
 
@@ -2583,9 +2592,10 @@ BEGIN
 	SELECT array_agg(k.key) INTO taken FROM gone CROSS JOIN LATERAL unnest(gone.keys) AS k (key);
 	PERFORM {schema}.settle_places(array_agg(o.message_id), array_agg(o.version), array_agg(e.event_id), NULL)
 	FROM unnest(taken) AS k (key)
-	JOIN {schema}.ordered_message o ON o.message_id = {schema}.place_of(k.key)
-	JOIN {schema}.event_state s ON s.key = k.key AND s.state = 2
-	JOIN {schema}.event e ON e.key = k.key
+	CROSS JOIN LATERAL (SELECT o.message_id, o.version FROM {schema}.ordered_message o WHERE o.message_id = {schema}.place_of(k.key) LIMIT 1) o
+	CROSS JOIN LATERAL (SELECT s.state FROM {schema}.event_state s WHERE s.key = k.key LIMIT 1) s
+	CROSS JOIN LATERAL (SELECT e.event_id FROM {schema}.event e WHERE e.key = k.key LIMIT 1) e
+	WHERE s.state = 2
 	HAVING count(*) > 0;
 	RETURN NULL;
 END

@@ -17,7 +17,7 @@ var planTables = []string{"event", "event_state", "message", "run"}
 // they need, with and without statistics of the tables.
 func TestPlans(t *testing.T) {
 	t.Parallel()
-	w := open(t)
+	w := openNew(t)
 	const fill = `WITH filled AS (
 			INSERT INTO hookonce.event (key, source, event_id, type, headers, body, body_sha256, work, received_at)
 			SELECT sha256(convert_to(concat($1::text, $3::int, $4::int, n), 'UTF8')), $1::text, concat($1::text, $3::int, $4::int, n),

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/hookonce/hookonce/driver"
+	"github.com/hookonce/hookonce/hookmigrate"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
 )
@@ -45,6 +46,17 @@ func open(t testing.TB) *world {
 	t.Helper()
 	dsn, schema := dbtest.Ready(t)
 	return openSchema(t, dsn, schema)
+}
+
+// openNew is open with a new schema, without the statistics of other tests.
+func openNew(t testing.TB) *world {
+	t.Helper()
+	dsn, schema := dbtest.Postgres(t)
+	w := openSchema(t, dsn, schema)
+	if _, err := hookmigrate.Up(t.Context(), w.store); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 func openSchema(t testing.TB, dsn, schema string) *world {
