@@ -27,7 +27,7 @@ func plansOfLines(t *testing.T) {
 	analyze(t, w)
 	w.exec(t, "VACUUM ANALYZE {schema}.ordered_message")
 
-	dbtest.Beliefs(t, w.pool, w.schema, []string{"message", "ordered_message", "object_version"}, func(believed string) {
+	dbtest.Beliefs(t, w.exec, w.schema, []string{"message", "ordered_message", "object_version"}, func(believed string) {
 		plans.bound(t, "lease, admit and complete: "+believed, func() error {
 			if sendInOrder(t, w) == 0 {
 				t.Error("no message was sent")
@@ -59,7 +59,7 @@ func TestPlansOfEventLines(t *testing.T) {
 	analyze(t, w)
 	w.exec(t, "VACUUM ANALYZE {schema}.ordered_message")
 
-	dbtest.Beliefs(t, w.pool, w.schema, []string{"event_state", "ordered_message", "object_version"}, func(believed string) {
+	dbtest.Beliefs(t, w.exec, w.schema, []string{"event_state", "ordered_message", "object_version"}, func(believed string) {
 		plans.bound(t, "reserve, admit, take and finish: "+believed, func() error {
 			reserved, err := w.Reserve(t.Context(), &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 100, For: time.Hour})
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // beliefs are what the planner may take a table for, and the statements that make it do so: %[1]s is the table, and %[2]s is its
@@ -21,7 +20,7 @@ const withIndexes = `IN (SELECT %[2]s::regclass UNION ALL SELECT indexrelid FROM
 
 // Beliefs calls do once for each combination of beliefs that the planner may have of tables of a schema (quoted), and tells it
 // the combination. Sessions plan their statements again. The schema is a new one, as of Postgres: statistics stay.
-func Beliefs(t testing.TB, pool *pgxpool.Pool, schema string, tables []string, do func(believed string)) {
+func Beliefs(t testing.TB, exec func(testing.TB, string, ...any), schema string, tables []string, do func(believed string)) {
 	t.Helper()
 	var combine func(i int, believed string)
 	combine = func(i int, believed string) {
@@ -31,9 +30,7 @@ func Beliefs(t testing.TB, pool *pgxpool.Pool, schema string, tables []string, d
 		}
 		table := schema + "." + tables[i]
 		for _, b := range beliefs {
-			if _, err := pool.Exec(t.Context(), fmt.Sprintf(b.sql, table, "'"+table+"'"), pgx.QueryExecModeSimpleProtocol); err != nil {
-				t.Fatal(err)
-			}
+			exec(t, fmt.Sprintf(b.sql, table, "'"+table+"'"), pgx.QueryExecModeSimpleProtocol)
 			combine(i+1, believed+tables[i]+" "+b.name+" ")
 		}
 	}

@@ -366,7 +366,7 @@ func TestPlansInOrder(t *testing.T) {
 	w.put(t, "other", "free", "free too")
 	s := w.connect(t)
 	tables := []string{"event", "event_state", "ordered_message", "object_version"}
-	dbtest.Beliefs(t, w.pool, w.schema, tables, func(believed string) {
+	dbtest.Beliefs(t, w.exec, w.schema, tables, func(believed string) {
 		s.run(t, "BEGIN")
 		before := s.rowsRead(t)
 		got := s.take(t, 10)
