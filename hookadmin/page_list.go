@@ -138,7 +138,7 @@ func (l *listPage) field(name, label, hint string, options ...string) {
 func (l *listPage) spanFields() {
 	l.field("since", "Since", "2h or 2026-01-31 08:00")
 	l.field("until", "Until", "")
-	l.field("tz", "Time zone", "+02:00, Europe/Berlin")
+	l.field("tz", "Time zone", "Europe/Berlin")
 }
 
 // filtered reports whether a parameter narrows the listing.

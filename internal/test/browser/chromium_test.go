@@ -24,6 +24,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // The version of axe-core, which npm brings, and the checksum of its file.
@@ -257,10 +258,12 @@ func (v *tab) screenshot(t *testing.T, page string) {
 	if folder == "" {
 		return
 	}
-	raw, err := chromedp.Run(v, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var raw []byte
+	eventually.True(t, "the page is pictured", func() bool {
+		var err error
+		raw, err = chromedp.Run(v, chromedp.FullScreenshot(100)) // fails while the page reloads
+		return err == nil
+	})
 	name := strings.Join([]string{page, v.look.name}, "-") + ".png"
 	if err := os.WriteFile(filepath.Join(folder, name), raw, 0o644); err != nil {
 		t.Error(err)
