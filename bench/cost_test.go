@@ -9,7 +9,7 @@ import (
 	"github.com/hookonce/hookonce/internal/test/report"
 )
 
-// idleGateway measures the load that a gateway without any work puts on its database.
+// idleGateway measures the load of a gateway without any work, and that on its database.
 func idleGateway(t *testing.T, s *scale) *comparison {
 	const destinations = 50
 	server := newServer(t)
@@ -18,19 +18,28 @@ func idleGateway(t *testing.T, s *scale) *comparison {
 	for i := range destinations {
 		fmt.Fprintf(&settings, "  d%d: {url: \"http://127.0.0.1:9/hooks\", secret: \"a-secret-of-the-destination\"}\n", i)
 	}
-	startGateway(t, gatewaySettings(server.DSN(), settings.String()))
+	gateway := startGateway(t, gatewaySettings(server.DSN(), settings.String()))
+	spent := func(pids func(testing.TB) []int) func(testing.TB) float64 {
+		return func(t testing.TB) float64 {
+			<-time.After(s.warm)
+			before, began := report.ProcessorTime(t, pids(t)...), time.Now()
+			<-time.After(s.lasts)
+			return milliseconds(report.ProcessorTime(t, pids(t)...)-before) / time.Since(began).Seconds()
+		}
+	}
+	what := fmt.Sprintf("an idle gateway with %d destinations", destinations)
 	return &comparison{
 		unit: "ms/s",
-		contestants: []contestant{{"hookonce", func(t testing.TB) float64 {
-			<-time.After(s.warm)
-			before, began := report.ProcessorTime(t, server.PIDs(t)...), time.Now()
-			<-time.After(s.lasts)
-			return milliseconds(report.ProcessorTime(t, server.PIDs(t)...)-before) / time.Since(began).Seconds()
-		}}},
-		rows: []row{{
-			what:    fmt.Sprintf("processor time of PostgreSQL beside an idle gateway with %d destinations", destinations),
-			subject: "hookonce", want: 10, atMost: true,
-		}},
+		contestants: []contestant{
+			{"PostgreSQL", spent(server.PIDs)},
+			{"gateway", spent(func(testing.TB) []int { return []int{gateway.Cmd.Process.Pid} })},
+			{"memory", func(t testing.TB) float64 { return float64(gateway.peakMemory(t)) / 1e6 }},
+		},
+		rows: []row{
+			{what: "processor time of PostgreSQL beside " + what, subject: "PostgreSQL", want: 10, atMost: true},
+			{what: "processor time of " + what, subject: "gateway", want: 5, atMost: true},
+			{what: "memory of " + what, subject: "memory", want: 40, atMost: true, unit: "MB"},
+		},
 	}
 }
 
