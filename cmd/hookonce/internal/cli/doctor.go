@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/adminclient"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/app"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/internal/say"
@@ -53,8 +56,12 @@ func (p *program) doctorCommand() *cobra.Command {
 			return err
 		}
 		if flags.adminURL == "" && client == nil && p.mayGuess(flags.settingsFlags, settings, faults) {
-			if client = answering(cmd.Context(), settings); client != nil && (p.missing(settings) || p.noDatabase(flags.settingsFlags, settings)) {
-				settings.Database = "" // only that gateway knows which it is
+			client = answering(cmd.Context(), settings)
+			switch nameless := p.noDatabase(flags.settingsFlags, settings); {
+			case client != nil && (nameless || p.missing(settings)):
+				settings.Database = databaseOf(cmd.Context(), client, settings, nameless)
+			case client == nil && nameless && faults == nil && p.missing(settings):
+				return p.nothingHere(flags.settingsFlags, settings)
 			}
 		}
 		if flags.adminURL != "" && p.noDatabase(flags.settingsFlags, settings) {
@@ -79,6 +86,21 @@ func (p *program) doctorCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// databaseOf returns the SQLite file of a gateway, whose folder the path in its settings is relative to. It returns "" if
+// only that gateway can open its database, or if no settings led to it: any program may say that it is a gateway.
+func databaseOf(ctx context.Context, client *adminclient.Client, settings *config.Settings, guessed bool) string {
+	about, err := client.Gateway(ctx)
+	if err != nil || guessed {
+		return ""
+	}
+	given, _ := settings.SQLitePath()
+	path, is := strings.CutPrefix(about.Database, "sqlite:")
+	if is && !filepath.IsAbs(given) && filepath.IsAbs(path) && strings.HasSuffix(path, filepath.Clean(given)) && exists(path) {
+		return about.Database
+	}
+	return ""
 }
 
 // noDatabase reports whether nothing names a database: no flag, no variable and no file.

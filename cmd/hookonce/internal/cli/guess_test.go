@@ -44,6 +44,8 @@ func TestCommandsElsewhereAskTheGateway(t *testing.T) {
 	wants(listen, []string{"events", "show", "gh", "d1", "--config", file}, 0, "d1")
 	wants(listen, []string{"ready"}, 0, "ready")
 	wants(listen, []string{"doctor"}, 0, "a gateway answers at "+g.admin)
+	wants(listen, []string{"doctor", "--config", file}, 1, database+" answers", "serves this file")
+	wants([]string{"HOOKONCE_ADMIN_LISTEN=127.0.0.1:1"}, []string{"doctor"}, 1, "no gateway answers at http://127.0.0.1:1, and there are no settings", "Try: --admin-url")
 	wants(listen, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
 	wants([]string{"HOOKONCE_ADMIN_URL=" + g.admin}, []string{"events", "redact", "gh", "d1", "--yes"}, 0, named)
 	for _, args := range [][]string{{"prune"}, {"backup", "copy.db"}, {"migrate", "up"}, {"migrate", "up", "--config", file}} {
