@@ -13,6 +13,7 @@ import (
 	hookonce "github.com/hookonce/hookonce"
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookadmin"
+	"github.com/hookonce/hookonce/hooksql"
 	"github.com/hookonce/hookonce/internal/test/rig"
 	"github.com/hookonce/hookonce/provider"
 )
@@ -109,6 +110,17 @@ func TestDiscardOfTickedLetters(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	g.wantState(t, "d3", driver.StateSkipped)
+}
+
+func TestLettersThatTheDatabaseRefuses(t *testing.T) {
+	t.Parallel()
+	g, b := newLetters(t)
+	if _, err := g.store.(*hooksql.Store).Writer().ExecContext(t.Context(), `CREATE TRIGGER refuse BEFORE UPDATE ON hookonce_event_state
+		BEGIN SELECT RAISE(ABORT, 'not this one'); END`); err != nil {
+		t.Fatal(err)
+	}
+	page := b.submit(t, "/dead-letters", "/act/letters", "action", "discard", "letter", "e/lab/d3", "letter", "m/"+driver.MessageID(driver.EventKey("lab", "d1"), 0, "billing"))
+	wantText(t, page, "1 dead letter discarded. 1 refused, the last: event \"d3\" of source \"lab\": the database refused the row.")
 }
 
 func TestWrongSelections(t *testing.T) {

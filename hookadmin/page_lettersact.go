@@ -86,10 +86,12 @@ func (h *handling) changeLetters(w http.ResponseWriter, r *http.Request, back, k
 		redirect(w, "../jobs/"+url.PathEscape(job.ID))
 		return
 	}
-	passed := job.Skipped + job.Failed
 	text := say.Count(job.Done, "dead letter") + " " + map[string]string{driver.JobReplay: "replayed", driver.JobDiscard: "discarded"}[action] + "."
-	if passed > 0 {
-		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", passed)
+	if job.Skipped > 0 {
+		text += fmt.Sprintf(" %d left alone: no longer dead, or locked by another session.", job.Skipped)
+	}
+	if job.Failed > 0 {
+		text += fmt.Sprintf(" %d refused, the last: %s.", job.Failed, job.LastError)
 	}
 	if action == driver.JobDiscard && job.Done > 0 {
 		h.rememberUndo(w, r, job.ID, int(job.Done))
@@ -97,7 +99,7 @@ func (h *handling) changeLetters(w http.ResponseWriter, r *http.Request, back, k
 	switch {
 	case job.Done == 0:
 		h.undone(w, r, back, text)
-	case action == driver.JobDiscard && passed == 0:
+	case action == driver.JobDiscard && job.Skipped+job.Failed == 0:
 		redirect(w, back) // the offer to undo says it
 	default:
 		h.done(w, r, back, "%s", text)

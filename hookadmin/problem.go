@@ -79,6 +79,8 @@ func (h *handling) failStore(w http.ResponseWriter, r *http.Request, err error) 
 		h.fail(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d searches for a text run already. Try again in a few seconds.", driver.TextSearches), nil)
 	case passes(err), errors.Is(err, driver.ErrSchema):
 		h.fail(w, r, http.StatusServiceUnavailable, awayText(err), err)
+	case driver.FaultOfRows(err):
+		h.fail(w, r, http.StatusInternalServerError, "The database refuses the change, as a trigger of its owner may. The log has the reason under this error id.", err)
 	default:
 		h.fail(w, r, http.StatusInternalServerError, "An internal error occurred. The log has it under this error id.", err)
 	}

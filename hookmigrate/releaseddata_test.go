@@ -256,6 +256,11 @@ func (w *world) runUntil(t *testing.T, states map[string]string) {
 			if err == nil && detail.State != want {
 				err = errors.New(detail.State)
 			}
+			for i := 0; err == nil && i < len(detail.Messages); i++ { // that its handler has enqueued
+				if state := detail.Messages[i].State; state == driver.StatePending || state == driver.StateSending {
+					err = errors.New(state)
+				}
+			}
 			return err
 		})
 	}

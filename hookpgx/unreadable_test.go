@@ -15,6 +15,7 @@ import (
 	"github.com/hookonce/hookonce/driver"
 	"github.com/hookonce/hookonce/hookpgx"
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 )
 
 // TestUnreadableBodies has a server whose disk has lost the large bodies. Their events stop no others, and an operator can
@@ -45,6 +46,7 @@ func TestUnreadableBodies(t *testing.T) {
 	}
 	loseToast(t, w, server)
 	w = connect(t, server.DSN(), hookpgx.DefaultSchema, nil) // the connections have ended
+	wantGivenBack(t, w)
 
 	var sent, unsent int
 	for range 3 {
@@ -115,6 +117,37 @@ func TestUnreadableBodies(t *testing.T) {
 			t.Errorf("redacting %q: %v", c.EventID, err)
 		}
 	}
+}
+
+// wantGivenBack loses the server while the lost bodies are read again. Leases, reservations and runs are given back, without an
+// attempt.
+func wantGivenBack(t *testing.T, w *world) {
+	t.Helper()
+	proxy := w.proxy(t)
+	behind := w.behind(t, proxy)
+	for _, what := range []string{"Lease", "Take", "Reserve"} { // Reserve puts its event behind the others
+		drop := proxy.DropReply("SELECT headers, body FROM", dbtest.CutSilence)
+		ctx := drop.Context(t)
+		var err error
+		switch what {
+		case "Lease":
+			_, err = behind.Lease(ctx, &driver.LeaseParams{Destination: "to-billing", Limit: 10, For: time.Hour, MaxAttempts: 9})
+		case "Take":
+			_, err = behind.Take(ctx, &driver.TakeParams{Source: "stripe", Types: []string{"*"}, Limit: 10, HandlerTimeout: time.Minute})
+		case "Reserve":
+			_, err = behind.Reserve(ctx, &driver.ReserveParams{Source: "stripe", Types: []string{"*"}, Limit: 10, For: time.Hour})
+		}
+		eventually.Receive(t, "the server answers", drop.Done())
+		if wantDown(t, what, err); driver.FaultOfRows(err) {
+			t.Errorf("%s says that a row is at fault: %v", what, err)
+		}
+		due := w.number(t, `SELECT (SELECT count(*) FROM {schema}.message WHERE state = 0 AND attempts = 0 AND due_at <= now())
+			+ (SELECT count(*) FROM {schema}.event_state WHERE state = 0 AND attempts = 0 AND crashes = 0 AND due_at <= now())`)
+		if due != 9 {
+			t.Errorf("%s: %d messages and events are due without an attempt, want 9", what, due)
+		}
+	}
+	w.exec(t, "UPDATE {schema}.event_state s SET due_at = e.received_at FROM {schema}.event e WHERE e.key = s.key") // their order from before
 }
 
 // wantTaken takes events by the SQL function, which leaves out those that it cannot read.

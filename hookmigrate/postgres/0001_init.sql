@@ -357,7 +357,7 @@ CREATE TABLE {schema}.ordered_message (
 	received_at timestamptz NOT NULL,           -- of its event
 	hold        boolean NOT NULL,               -- the line waits at it while it is dead
 	forced      boolean NOT NULL DEFAULT false, -- an operator replayed it although it may be stale
-	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2) -- 0 open, 1 dead, and the line waits at it, 2 ended
+	state       smallint NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3) -- 0 open, 1 dead, and the line waits at it, 2 ended, 3 passed over
 ) WITH (
 	fillfactor = 85,
 	autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100000,
@@ -366,6 +366,9 @@ CREATE TABLE {schema}.ordered_message (
 
 -- A line in its order.
 CREATE INDEX ordered_message_line ON {schema}.ordered_message (line, version, received_at, message_id) WHERE state < 2;
+
+-- Lines that went on past a dead letter, or a discarded one. While it can come back, the line keeps its version.
+CREATE INDEX ordered_message_passed ON {schema}.ordered_message (line) WHERE state = 3;
 
 -- Lines that wait at a dead letter: counts up to a limit.
 CREATE INDEX ordered_message_held ON {schema}.ordered_message (destination, line) WHERE state = 1;
@@ -1951,7 +1954,7 @@ BEGIN
 			UPDATE {schema}.ordered_message o SET state = 1 WHERE o.message_id = front.message_id AND o.state = 0;
 			RETURN;
 		END IF;
-		UPDATE {schema}.ordered_message o SET state = 2 WHERE o.message_id = front.message_id;
+		UPDATE {schema}.ordered_message o SET state = CASE WHEN front.message_state > 2 THEN 3 ELSE 2 END WHERE o.message_id = front.message_id;
 	END LOOP;
 	IF front.state = 1 THEN
 		UPDATE {schema}.ordered_message o SET state = 0 WHERE o.message_id = front.message_id;
@@ -2466,7 +2469,7 @@ $$;
 
 COMMENT ON FUNCTION {schema}.sweep_line(bytea, text) IS 'For hookonce itself: settles a line that waits.';
 
--- Settles busy lines. Those that are still busy remain. The sweep of all lines tells of refusals.
+-- Settles some busy lines. Those that are still busy remain. The sweep of all lines tells of refusals.
 CREATE FUNCTION {schema}.settle_busy_lines() RETURNS void
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -2483,7 +2486,7 @@ BEGIN
 	FOR next IN
 		WITH gone AS (
 			DELETE FROM {schema}.busy_line b
-			WHERE b.ctid = ANY (ARRAY(SELECT w.ctid FROM {schema}.busy_line w LIMIT 2000 FOR UPDATE SKIP LOCKED))
+			WHERE b.ctid = ANY (ARRAY(SELECT w.ctid FROM {schema}.busy_line w LIMIT 200 FOR UPDATE SKIP LOCKED))
 			RETURNING b.line
 		)
 		SELECT DISTINCT g.line FROM gone g

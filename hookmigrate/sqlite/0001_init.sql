@@ -245,11 +245,14 @@ CREATE TABLE hookonce_ordered_message (
     received_at INTEGER NOT NULL,           -- of its event
     hold        INTEGER NOT NULL,           -- 1: the line waits at it while it is dead
     forced      INTEGER NOT NULL DEFAULT 0, -- 1: an operator replayed it although it may be stale
-    state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 2) -- 0 open, 1 dead, and the line waits at it, 2 ended
+    state       INTEGER NOT NULL DEFAULT 0 CHECK (state BETWEEN 0 AND 3) -- 0 open, 1 dead, and the line waits at it, 2 ended, 3 passed over
 ) STRICT;
 
 -- A line in its order.
 CREATE INDEX hookonce_ordered_message_line ON hookonce_ordered_message (line, version, received_at, number) WHERE state < 2;
+
+-- Lines that went on past a dead letter, or a discarded one. While it can come back, the line keeps its version.
+CREATE INDEX hookonce_ordered_message_passed ON hookonce_ordered_message (line) WHERE state = 3;
 
 -- Lines that wait at a dead letter: counts up to a limit.
 CREATE INDEX hookonce_ordered_message_held ON hookonce_ordered_message (destination) WHERE state = 1;

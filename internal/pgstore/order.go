@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -170,9 +171,32 @@ func (s *Store) settleEvents(ctx context.Context, conn Conn, events []driver.Key
 
 const opSweepLines = "sweeping lines"
 
+// sweptAtOnce is how many lines one transaction of a sweep looks at. A line may have many events to skip.
+const sweptAtOnce = 50
+
 // SweepLines implements [driver.Store].
 func (s *Store) SweepLines(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
 	var refusal error
+	for last = after; seen < limit; {
+		some := min(limit-seen, sweptAtOnce)
+		n, to, err := s.sweepSome(ctx, last, some)
+		seen, last = seen+n, to
+		switch {
+		case err != nil && !errors.Is(err, driver.ErrBadRow):
+			return seen, last, err
+		case err != nil:
+			refusal = err
+		}
+		if n < some {
+			break
+		}
+	}
+	return seen, last, refusal
+}
+
+func (s *Store) sweepSome(ctx context.Context, after driver.Key, limit int) (seen int, last driver.Key, err error) {
+	var refusal error
+	last = after
 	err = write(ctx, s.pools.Work, opSweepLines, func(r Rows) error {
 		var line []byte
 		var text string

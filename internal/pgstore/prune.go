@@ -31,7 +31,7 @@ type prunePass struct {
 	now     time.Time
 	pace    *pruning.Pace
 	result  driver.PruneResult
-	refusal error // of rows that the database refuses to remove; they stay
+	stay    pruning.Refused
 }
 
 // Prune implements [driver.Store]. It refuses windows that are not positive, instead of keeping
@@ -59,7 +59,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 		text = state.Text()
 	}
 	pass.result.Further = err != nil && text != turn.state
-	return &pass.result, errors.Join(err, pass.refusal, turn.end(ctx, text))
+	return &pass.result, errors.Join(err, pass.stay.Err(), turn.end(ctx, text))
 }
 
 // events removes events past their windows, and bodies after them, so that a body that goes with its event is not
@@ -169,9 +169,10 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 	if last, ok := r.store.passed.LoadAndDelete(name); ok && last.(*place).at.Equal(w.From) {
 		from = last.(*place)
 	}
-	single := 0  // chunks that remove one event, after a refusal
-	alone := 0   // chunks that look at one event, after a refusal of such a chunk
-	refused := 0 // events in a row, for reasons that may concern all
+	single := 0         // chunks that remove one event, after a refusal
+	alone := 0          // chunks that look at one event, after a refusal of such a chunk
+	refused := 0        // events in a row, for reasons that may concern all
+	var since time.Time // of the first of them
 	for w.From.Before(w.Before) {
 		began, size := time.Now(), r.pace.Size()
 		if single > 0 {
@@ -189,14 +190,17 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 		case mayBeOfRow(err) && seen > 1: // the refused event may stand behind others, which are unfinished
 			alone = seen
 			continue
-		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && refused < maxPassedOver:
+		case errors.Is(err, driver.ErrBadRow), mayBeOfRow(err) && r.goesOn(refused, since):
 			if !errors.Is(err, driver.ErrBadRow) {
-				refused++
+				if refused++; refused == 1 {
+					since = began
+				}
 			}
-			r.refusal = err
+			r.stay.Add(1, err)
 			done, err = r.passOver(ctx, bodies, w, from)
 		case mayBeOfRow(err):
 			r.store.passed.Store(name, from)
+			err = fmt.Errorf("it ends behind %d refusals in a row: %w", refused, err)
 		case err == nil && done.removed > 0:
 			refused = 0
 		}
@@ -216,8 +220,18 @@ func (r *prunePass) walk(ctx context.Context, w *pruning.Walk, bodies bool, tota
 	return w.Before, nil
 }
 
-// maxPassedOver is how many events in a row a walk passes over before it takes the database for the reason.
-const maxPassedOver = 20
+const (
+	// maxPassedOver is how many events in a row a walk passes over before it takes the database for the reason.
+	maxPassedOver = 20
+	// An operator's call looks for others behind more of them, as no later call goes on where it ends, for a while.
+	maxPassedOnce = 1000
+	passOverTime  = time.Minute
+)
+
+// goesOn reports whether a walk passes over one more event after so many in a row, the first of them at since.
+func (r *prunePass) goesOn(refused int, since time.Time) bool {
+	return refused < maxPassedOver || !r.p.Background && refused < maxPassedOnce && time.Since(since) < passOverTime
+}
 
 // mayBeOfRow reports whether one row may be why a statement failed: it is refused, or its trigger takes too long.
 func mayBeOfRow(err error) bool {
@@ -287,7 +301,7 @@ func (r *prunePass) all(ctx context.Context, op, sql string, args ...any) (total
 		total += gone
 		switch {
 		case mayBeOfRow(err):
-			r.refusal = after(err, total)
+			r.stay.Add(0, after(err, total))
 			return total, nil
 		case err != nil || gone < int64(size):
 			return total, after(err, total)

@@ -41,7 +41,7 @@ var pruneQuarantineAgeSQL = statement(pruneSettingsSQL + `
 SELECT count(*) FROM gone`)
 
 // pruneVersionsSQL has the shared arguments $1 to $5, and $6 the size of a chunk. Versions that a
-// run has locked stay, and those of lines with open messages.
+// run has locked stay, and those of lines with open messages or dead letters.
 var pruneVersionsSQL = statement(pruneSettingsSQL + `
 , victim AS MATERIALIZED (
 	SELECT v.object
@@ -51,6 +51,7 @@ var pruneVersionsSQL = statement(pruneSettingsSQL + `
 			(SELECT w.keep FROM windows w WHERE w.source = v.source), $4::bigint
 		) * interval '1 microsecond'
 		AND NOT EXISTS (SELECT FROM {schema}.ordered_message o WHERE o.line = v.object AND o.state < 2)
+		AND NOT EXISTS (SELECT FROM {schema}.ordered_message o WHERE o.line = v.object AND o.state = 3)
 	ORDER BY v.applied_at
 	LIMIT $6::int
 	FOR UPDATE SKIP LOCKED

@@ -396,7 +396,11 @@ func (t *writeTx) settleLine(line driver.Key) error {
 			_, err := t.exec(setOrdered, 1, number)
 			return err
 		}
-		if _, err := t.exec(setOrdered, 2, number); err != nil {
+		ended := 2
+		if state > stateDone {
+			ended = 3
+		}
+		if _, err := t.exec(setOrdered, ended, number); err != nil {
 			return err
 		}
 	}

@@ -80,9 +80,10 @@ const (
 	walkVersions = `SELECT object, source, applied_at FROM hookonce_object_version
 		WHERE (applied_at, object) > (?, ?) AND applied_at < ? ORDER BY applied_at, object LIMIT ?`
 
-	// The row of a line with open messages stays.
+	// The row of a line with open messages or dead letters stays.
 	deleteVersion = `DELETE FROM hookonce_object_version WHERE object = ?1 AND applied_at < ?2
-		AND NOT EXISTS (SELECT 1 FROM hookonce_ordered_message WHERE line = ?1 AND state < 2)`
+		AND NOT EXISTS (SELECT 1 FROM hookonce_ordered_message WHERE line = ?1 AND state < 2)
+		AND NOT EXISTS (SELECT 1 FROM hookonce_ordered_message WHERE line = ?1 AND state = 3)`
 
 	deleteQuarantineOld = `DELETE FROM hookonce_quarantine WHERE rowid IN (
 		SELECT rowid FROM hookonce_quarantine WHERE source = ? AND last_at < ? ORDER BY last_at LIMIT ?)`
@@ -103,7 +104,7 @@ type pruner struct {
 	chunk   int           // rows that one step looks at
 	pace    *pruning.Pace // of events under one hold of the write lock
 	result  driver.PruneResult
-	refusal error // of rows that the database refuses to remove; they stay
+	stay    pruning.Refused
 }
 
 // Prune implements driver.Store.
@@ -135,7 +136,7 @@ func (s *Store) Prune(ctx context.Context, p *driver.PruneParams) (*driver.Prune
 	}
 	run.result.Further = err != nil && text != turn.state
 	if err == nil { // an error that ends the pass says enough
-		err = run.refusal
+		err = run.stay.Err()
 	}
 	return &run.result, errors.Join(err, s.endTurn(ctx, turn, text))
 }
@@ -293,7 +294,7 @@ func (r *pruner) removeSome(
 ) (removed int64, held time.Time, err error) {
 	err = r.write(ctx, opPrune, func(t *writeTx) error {
 		held = time.Now()
-		_, refusal, err := each(t, some, func(v *victim) error {
+		done, refusal, err := each(t, some, func(v *victim) error {
 			gone, err := one(t, v)
 			if gone {
 				removed++
@@ -301,7 +302,7 @@ func (r *pruner) removeSome(
 			return errors.Join(t.alive(), err)
 		})
 		if refusal != nil {
-			r.refusal = fmt.Errorf("%s: %w: %w", opPrune, driver.ErrBadRow, refusal)
+			r.stay.Add(len(some)-len(done), fmt.Errorf("%s: %w: %w", opPrune, driver.ErrBadRow, refusal))
 		}
 		return err
 	})
@@ -376,7 +377,7 @@ func (r *pruner) repeat(ctx context.Context, total *int64, query string, args ..
 			return err
 		})
 		if isOfRow(err) {
-			r.refusal = err
+			r.stay.Add(0, err)
 			return nil
 		}
 		if err != nil {

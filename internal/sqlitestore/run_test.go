@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -62,33 +63,42 @@ func TestFinishOutlivesItsCaller(t *testing.T) {
 	wantState(t, store, driver.StateDone, 1)
 }
 
-// TestFinishFails: a run that was not committed can be settled.
+// TestFinishFails: a run that was not committed can be settled, and a committed one stays as it is.
 func TestFinishFails(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name   string
-		answer error
-		want   error
-	}{
-		{"full", code(codeFull), driver.ErrUnavailable},
-		{"foreign key", code(codeConstraint | 3<<8), driver.ErrBadRow},
-		{"flush failed", code(codeIOErr | 4<<8), driver.ErrCommitUnknown},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var f faults
-			store := storeWith(t, &f)
-			run := runOf(t, store)
-			f.onCommit(func(func() error) error { return c.answer })
-			if err := run.Finish(t.Context(), outcome(run, driver.WorkSucceeded)); !errors.Is(err, c.want) {
-				t.Errorf("Finish: got the error %v, want %v", err, c.want)
-			}
-			f.onCommit(func(real func() error) error { return real() })
-			if err := run.Settle(t.Context(), outcome(run, driver.WorkRetry)); err != nil {
-				t.Errorf("Settle: %v", err)
-			}
-			wantState(t, store, driver.StatePending, 1)
-		})
+	foreignKey := badWrite{"foreign key", "", false, codeConstraint | 3<<8, driver.ErrBadRow}
+	for ends, statement := range map[driver.WorkOutcome]string{driver.WorkSucceeded: recordDone, driver.WorkRetry: insertTry} {
+		for _, b := range append(badWrites(statement), foreignKey) {
+			t.Run(fmt.Sprint(b.name, " ", ends), func(t *testing.T) {
+				t.Parallel()
+				var f faults
+				store := storeWith(t, &f)
+				if _, err := store.writer.ExecContext(t.Context(), `CREATE TABLE effects (name TEXT)`); err != nil {
+					t.Fatal(err)
+				}
+				run := runOf(t, store)
+				if _, err := run.Tx().ExecContext(t.Context(), `INSERT INTO effects VALUES ('one')`); err != nil {
+					t.Fatal(err)
+				}
+				b.begin(&f, 1)
+				if err := run.Finish(t.Context(), outcome(run, ends)); !errors.Is(err, b.want) {
+					t.Errorf("Finish: got the error %v, want %v", err, b.want)
+				}
+				f.end()
+				if err := run.Settle(t.Context(), outcome(run, driver.WorkRetry)); errors.Is(err, driver.ErrNotFound) != b.committed || err != nil && !b.committed {
+					t.Errorf("Settle: %v", err)
+				}
+				state, effects := driver.StatePending, 0
+				if b.committed && ends == driver.WorkSucceeded {
+					state, effects = driver.StateDone, 1
+				}
+				wantState(t, store, state, 1)
+				var got int
+				if err := store.reader.QueryRowContext(t.Context(), `SELECT count(*) FROM effects`).Scan(&got); err != nil || got != effects {
+					t.Errorf("%d effects, error %v; want %d", got, err, effects)
+				}
+			})
+		}
 	}
 }
 

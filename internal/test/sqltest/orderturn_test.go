@@ -2,6 +2,7 @@ package sqltest
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -142,5 +143,42 @@ func TestBusyLinesAreSweptFirst(t *testing.T) {
 				t.Errorf("%d busy lines are left", n)
 			}
 		})
+	}
+}
+
+// A sweep settles many lines in several transactions: each of them holds its lines until it commits.
+func TestSweepsOfManyLines(t *testing.T) {
+	t.Parallel()
+	w := open(t)
+	s, other := w.connect(t), w.connect(t)
+	for i := range 300 {
+		w.arrive(t, fmt.Sprint(i), 1)
+	}
+	s.run(t, "BEGIN")
+	s.take(t, 300)
+	s.run(t, "COMMIT")
+	other.run(t, "BEGIN")
+	other.run(t, "SELECT FROM hookonce.object_version FOR UPDATE")
+	var more []driver.Claim
+	for i := range 300 {
+		more = append(more, inLine(fmt.Sprint(i), 2, true))
+	}
+	if err := claim(t.Context(), w.store, more...); err != nil {
+		t.Fatal(err)
+	}
+	other.run(t, "COMMIT")
+	var settled []int
+	for _, after := range []byte{0xff, 0} { // busy ones alone, and then others
+		if _, _, err := w.store.SweepLines(t.Context(), driver.Key(bytes.Repeat([]byte{after}, len(driver.Key{}))), 300); err != nil {
+			t.Fatal(err)
+		}
+		settled = append(settled, get[int](t, w, "SELECT count(*) FROM hookonce.event_state WHERE state = 0 AND due_at <= now()"))
+		w.exec(t, "DELETE FROM hookonce.busy_line")
+	}
+	if !slices.Equal(settled, []int{200, 300}) {
+		t.Errorf("%d lines were settled after the two sweeps, want 200 and 300", settled)
+	}
+	if n := get[int](t, w, "SELECT count(DISTINCT xmin::text) FROM hookonce.event_state WHERE state = 0"); n < 3 {
+		t.Errorf("%d transactions settled them, want one for the busy ones, and several for the others", n)
 	}
 }

@@ -84,7 +84,7 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	if job == nil {
 		job = &hookadmin.Job{Action: w.verb}
 	}
-	faults = append(faults, p.printWorked(w, hookadmin.NewWorked(job), asJSON))
+	faults = append(faults, p.printWorked(w, job, asJSON))
 	resume := "run the same command again"
 	if selected.query != nil {
 		resume = b.continued(selected.query)
@@ -94,7 +94,9 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 		faults = append(faults, app.Errorf("interrupted after %s", looked).Try(resume))
 	case err != nil:
 		faults = append(faults, stopped(looked, err, resume))
-	case selected.query == nil && job.Skipped+job.Failed > 0:
+	case job.Failed > 0:
+		faults = append(faults, app.Errorf("not %s: %d of %s", w.done, job.Failed, looked).Try("remove the listed reason, and run the command again"))
+	case selected.query == nil && job.Skipped > 0:
 		faults = append(faults, &app.Error{Err: errors.New("not all were " + w.done), Remedy: "run the same command again in a moment"})
 	case selected.query != nil && job.Done+job.Skipped+job.Failed == 0:
 		defer warnOfNames(ctx, p.stderr, api.Client, selected.query)
@@ -102,15 +104,17 @@ func (p *program) workOnLetters(ctx context.Context, api *api, w *letterWork, se
 	return errors.Join(faults...)
 }
 
-func (p *program) printWorked(w *letterWork, worked *hookadmin.Worked, asJSON bool) error {
+func (p *program) printWorked(w *letterWork, job *hookadmin.Job, asJSON bool) error {
+	worked := hookadmin.NewWorked(job)
 	if asJSON {
 		return writeJSON(p.stdout, worked)
 	}
 	done := *cmp.Or(worked.Replayed, worked.Discarded)
 	fmt.Fprintf(p.stdout, "%s %s\n", w.done, say.Count(done, "dead letter"))
-	if worked.Passed > 0 {
-		fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(worked.Passed, "dead letter"), w.passed)
+	if job.Skipped > 0 {
+		fmt.Fprintf(p.stdout, "passed over %s: %s\n", say.Count(job.Skipped, "dead letter"), w.passed)
 	}
+	p.printRefused(job)
 	if worked.RequestID != "" && done > 0 {
 		fmt.Fprintf(p.stdout, "to undo it within %d minutes: hookonce dlq undo %s\n",
 			int(driver.UndoTime.Minutes()), shown.Escape(word(worked.RequestID)))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -34,15 +35,15 @@ func (p *program) pruneCommand() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return p.withSettings(cmd.Context(), flags, func(ctx context.Context, settings *config.Settings, store driver.Store) error {
 			result, err := app.Prune(ctx, store, settings)
-			if err != nil {
+			if err != nil && (result == nil || result.Total() == 0) {
 				return err
 			}
 			if asJSON {
-				return writeJSON(p.stdout, pruned{result.Events, result.Bodies, result.Quarantined})
+				return errors.Join(err, writeJSON(p.stdout, pruned{result.Events, result.Bodies, result.Quarantined}))
 			}
-			_, err = fmt.Fprintf(p.stdout, "removed %s, the bodies of %d more, and %s\n",
+			_, printed := fmt.Fprintf(p.stdout, "removed %s, the bodies of %d more, and %s\n",
 				say.Count(result.Events, "event"), result.Bodies, say.Count(result.Quarantined, "quarantined request"))
-			return err
+			return errors.Join(err, printed)
 		})
 	}
 	return cmd

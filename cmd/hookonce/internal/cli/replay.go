@@ -424,12 +424,16 @@ func (p *program) printReplayed(job *hookadmin.Job, asJSON, told bool) error {
 	if job.Discarded > 0 && !told {
 		fmt.Fprintf(p.stdout, "left out %s; for those, add --note discarded\n", say.Count(job.Discarded, "discarded event"))
 	}
+	p.printRefused(job)
+	return p.written()
+}
+
+func (p *program) printRefused(job *hookadmin.Job) {
 	if job.Failed > 0 {
 		t := newFacts(p.stdout, "REFUSED", "REASON")
 		t.row(say.Number(job.Failed), "the last: "+job.LastError)
 		t.Flush()
 	}
-	return p.written()
 }
 
 // stay returns "1 event stays" or "2 events stay".
