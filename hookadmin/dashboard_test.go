@@ -95,21 +95,6 @@ func rows(page string) []string {
 	return all
 }
 
-var warningPattern = regexp.MustCompile(`(?s)<li( class="grave")?>\s*<p><strong class="kind">(.*?)</li>`)
-
-// warnings returns the warnings of the overview as text; grave ones begin with "!".
-func warnings(page string) []string {
-	var all []string
-	for _, m := range warningPattern.FindAllStringSubmatch(page, -1) {
-		line := text(m[2])
-		if m[1] != "" {
-			line = "! " + line
-		}
-		all = append(all, line)
-	}
-	return all
-}
-
 // everySource returns a source of every kind that the pages distinguish.
 func everySource() []hookonce.Source {
 	of := func(name string, window time.Duration) hookonce.Source {
@@ -191,50 +176,6 @@ func TestSourcesPage(t *testing.T) {
 	}
 }
 
-func TestWarningsOfTheOverview(t *testing.T) {
-	t.Parallel()
-	store := rig.OpenSQLite(t)
-	const hostile = `<script>alert("1")</script>`
-	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
-	a := newAPI(t, func(cfg *hookadmin.Config) {
-		cfg.Store, cfg.Engine = store, engine
-		cfg.Warnings = func() []string { return []string{`hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'>`} }
-	})
-	key := driver.EventKey("lab", "gone")
-	gone := driver.Claim{
-		Key: key, Source: "lab", EventID: "gone", Headers: []byte("{}"),
-		Messages: []driver.NewMessage{
-			{ID: driver.MessageID(key, 0, "a"), Route: "a", Destination: hostile}, {ID: driver.MessageID(key, 0, "b"), Route: "b", Destination: hostile},
-		},
-	}
-	if _, err := store.Claim(t.Context(), &driver.ClaimParams{Claims: []driver.Claim{gone}, Now: noon}); err != nil {
-		t.Fatal(err)
-	}
-	page := a.overview(t)
-	want := []string{
-		"Unknown destination The destination " + hostile + " is not in the settings, and 2 messages wait for it. " +
-			"They are sent when the settings have a destination of that name. hookonce config check Copy",
-		"! Short dedupe window The dedupe window of the source short (2 days 23 hours 59 minutes 59 seconds) is shorter than " +
-			"the retry period of Stripe (3 days): a late retry takes effect again. Make the dedupe window at least 3 days, or remove the setting. dedupe_window: 3d Copy",
-		"! Unsigned Requests to these sources are not verified: lab. Anyone who can reach them can forge events. " +
-			"Choose a provider or a scheme that signs, or make sure that only the sender can reach it. hookonce providers Copy",
-		`Settings hookonce.yaml:3:7: "'><img src=x onerror = 'alert(1)'> hookonce config check Copy`,
-	}
-	if diff := cmp.Diff(want, warnings(page)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if strings.Contains(page, "<img") || !strings.Contains(page, "&lt;script&gt;") {
-		t.Error("text of others is not escaped")
-	}
-	if calm := newGateway(t); len(warnings(calm.page(t, "/", 200))) != 1 { // about its unsigned source
-		t.Errorf("unexpected warnings: %q", warnings(calm.page(t, "/", 200)))
-	}
-	none := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store = store }).overview(t)
-	if got := warnings(none); len(got) != 1 || !strings.HasPrefix(got[0], "Unknown destination") {
-		t.Errorf("without sources: %q", got)
-	}
-}
-
 var figurePattern = regexp.MustCompile(`(?s)<li(?: class="(trouble)")?>\s*<h3><a href="[^"]*">(.*?)</a></h3>\s*<p class="number">(.*?)</p>(.*?)<p class="about">`)
 
 func TestFiguresOfTheOverview(t *testing.T) {
@@ -292,6 +233,9 @@ func TestPagesWithoutADatabase(t *testing.T) {
 	engine := newEngine(t, store, &hookonce.Config{Sources: everySource()})
 	a := newAPI(t, func(cfg *hookadmin.Config) { cfg.Store, cfg.Engine = down{store}, engine })
 	overview := a.page(t, "/", 200)
+	if n := len(readJSON[hookadmin.WarningPage](t, a.get(t, "/api/v1/warnings")).Warnings); n != 2 {
+		t.Errorf("the API lists %d warnings", n)
+	}
 	if len(warnings(overview)) != 2 || figurePattern.MatchString(overview) || strings.Count(text(overview), "The database cannot be used now. There are no figures.") != 1 {
 		t.Errorf("overview: %s", text(overview))
 	}

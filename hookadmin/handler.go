@@ -57,6 +57,9 @@ type Config struct {
 	// Warnings returns more warnings for the dashboard, one line each, about faults of the settings
 	// that stop nothing. Each view calls it. nil means none.
 	Warnings func() []string
+	// ReloadFailed, unless nil, returns when and why the last reload of the settings failed, or no error. The dashboard
+	// shows that as a warning.
+	ReloadFailed func() (time.Time, error)
 	// StreamClients, unless nil, is called with the number of open streams when it changes, and must
 	// return at once.
 	StreamClients func(n int)
@@ -87,6 +90,7 @@ type handler struct {
 	engine   *hookonce.Engine
 	ready    func(context.Context) error
 	warnings func() []string
+	reload   func() (time.Time, error) // see Config.ReloadFailed
 	metrics  http.Handler
 	streams  *streams
 	guard    guard
@@ -157,7 +161,7 @@ func newHandler(cfg *Config) (http.Handler, error) {
 	}
 	g.proxies = limit.NewProxies(cfg.TrustedProxies)
 	h := &handler{
-		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, metrics: cfg.Metrics,
+		store: cfg.Store, engine: cfg.Engine, ready: cfg.Ready, warnings: cfg.Warnings, reload: cfg.ReloadFailed, metrics: cfg.Metrics,
 		streams: newStreams(cfg, logger), guard: g, formKey: formKey, counts: newCounts(cfg.Store),
 		kept: newKeptPages(), keptEvents: newKeptPages(), webhooks: strings.TrimSuffix(cfg.WebhookURL, "/"), about: cfg.About, docs: cfg.Docs, logger: logger,
 	}
@@ -213,6 +217,7 @@ var endpoints = []endpoint{
 	{method: "POST", path: "/api/v1/destinations/{name}/pause", serve: (*handling).pauseDestination, thing: destinationThing},
 	{method: "POST", path: "/api/v1/destinations/{name}/resume", serve: (*handling).resumeDestination, thing: destinationThing},
 	{method: "GET", path: "/api/v1/gateway", serve: (*handling).showGateway},
+	{method: "GET", path: "/api/v1/warnings", serve: (*handling).showWarnings},
 	{method: "GET", path: "/api/v1/stats", serve: (*handling).showStats},
 	{method: "GET", path: "/api/v1/series", serve: (*handling).showSeries, query: seriesParameters},
 	{method: "GET", path: "/api/v1/stream", serve: (*handling).showStream, query: streamParameters},

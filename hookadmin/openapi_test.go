@@ -220,6 +220,7 @@ func shapes() map[string]reflect.Type {
 		hookadmin.StreamRow{},
 		hookadmin.Health{},
 		hookadmin.Gateway{},
+		hookadmin.WarningPage{},
 	} {
 		collect(all, reflect.TypeOf(v))
 	}

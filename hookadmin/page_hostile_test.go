@@ -124,7 +124,7 @@ func TestHostileTextsOnPages(t *testing.T) {
 	}
 	for _, path := range []string{
 		"events", "events.csv", "events.ndjson", "dead-letters", "errors", "messages", "refused", "refused/groups", "quarantine",
-		"sources", "destinations", "routes", "jobs", "jobs/job0", "stats", "gateway", "series?of=types",
+		"sources", "destinations", "routes", "jobs", "jobs/job0", "stats", "gateway", "warnings", "series?of=types",
 	} {
 		wantNoneHidden(t, path, strings.ReplaceAll(g.raw(t, path), "\r\n", "\n"))
 	}

@@ -2,6 +2,7 @@ package hookadmin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -28,9 +29,10 @@ func TestRunbookLinks(t *testing.T) {
 		Destinations: []hookonce.Destination{{Name: "billing", URL: "https://billing.example.com/hooks"}, {Name: "idle", URL: "https://idle.example.com"}},
 		Routes:       []hookonce.Route{{Name: "billing", Types: []string{"invoice.*"}, To: "billing"}},
 	})
-	var unready error
+	var unready, reload error
 	g := &gateway{newAPI(t, func(cfg *hookadmin.Config) {
 		cfg.Store, cfg.Engine, cfg.Docs, cfg.Token = store, engine, docs+"README.md", token
+		cfg.ReloadFailed = func() (time.Time, error) { return noon, reload }
 		cfg.Ready = func(context.Context) error { return unready }
 	}), store, engine}
 	cookie := g.signIn(t, token)
@@ -77,6 +79,14 @@ func TestRunbookLinks(t *testing.T) {
 	}
 	want("/", "a-sender-reports-401")
 	want("/sources/calm", "a-sender-reports-401")
+	reload = errors.New("the settings cannot be used:\nx.yaml:1:1: a\nx.yaml:2:1: b")
+	want("/", "a-reload-has-no-effect")
+	wantText(t, text(page("/")), "Reload failed The settings were not reloaded at 2026-01-31 12:00:00 UTC; the old ones stay in force: "+
+		"the settings cannot be used: x.yaml:1:1: a; x.yaml:2:1: b. Runbook: A reload has no effect . Fix it, and reload again.")
+	reload = nil
+	if strings.Contains(page("/"), "Reload failed") {
+		t.Error("a reload that succeeded leaves the warning")
+	}
 	unready = driver.ErrFull
 	want("/jobs", "senders-report-503-or-readyz-fails")
 	refused := string(g.submit(t, "/login", url.Values{"token": {"wrong-wrong-wrong-wrong"}}, nil).body)

@@ -34,10 +34,58 @@ func (s *Source) shortWindow() bool { return s.DedupeWindowSeconds < s.ProviderR
 // ShortWindow is shortWindow for templates.
 func (s sourceRow) ShortWindow() bool { return s.shortWindow() }
 
+// Warning is a warning of the overview.
+type Warning struct {
+	Kind    string   `json:"kind"`    // a word or two, such as "Circuit open"
+	Grave   bool     `json:"grave"`   // messages are not sent; events may be forged, go unnoticed, or take effect twice
+	Text    string   `json:"text"`    // it may change
+	Remedy  []string `json:"remedy"`  // what to do, one after the other
+	Command string   `json:"command"` // the command or the setting that mends it, after Remedy; "" for none
+	See     string   `json:"see"`     // the address of more about it; "" for none
+}
+
+// UnknownDestination is the kind of a warning of messages for a destination that is not in the settings.
+const UnknownDestination = "Unknown destination"
+
+// WarningPage is the answer of GET /api/v1/warnings.
+type WarningPage struct {
+	Warnings []Warning `json:"warnings"`
+}
+
+// shape returns the warning as the API prints it.
+func (w *warning) shape() Warning {
+	out := Warning{Kind: w.Kind, Grave: w.Grave, Text: w.Text, Remedy: notNull(w.Steps), Command: w.Command}
+	if w.About != nil {
+		out.Text = "The destination " + w.About.Text + " " + w.Text
+	}
+	if w.Advice != "" {
+		out.Remedy = append(out.Remedy, w.Advice)
+	}
+	if w.Link != nil {
+		out.See = w.Link.Href
+	}
+	return out
+}
+
+// showWarnings answers without the database, too; then those that come from it are missing.
+func (h *handling) showWarnings(w http.ResponseWriter, r *http.Request) {
+	stats, err := h.counts.soon(r.Context())
+	away := ""
+	if err != nil {
+		away = awayText(err)
+		h.logger.WarnContext(r.Context(), "counting failed; warnings that come from the database are missing", slog.Any("error", err))
+	}
+	page := &WarningPage{Warnings: []Warning{}}
+	for _, found := range h.allWarnings(r, stats, away) {
+		page.Warnings = append(page.Warnings, found.shape())
+	}
+	writeJSON(w, page)
+}
+
 // allWarnings returns all warnings, the most urgent first: those of what fails now, then those of settings.
 // away says why the database has no answer, or is ""; stats is nil if it could not count.
 func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string) []warning {
-	var all []warning
+	all := h.warningsOfReload()
 	sources := NewSourcePage(h.engine.Operator().Sources()).Sources
 	page := newDestinationPage(h.engine.Operator().Destinations(), stats)
 	h.addFailures(r, page)
@@ -52,6 +100,23 @@ func (h *handling) allWarnings(r *http.Request, stats *driver.Stats, away string
 		all[i].Link = h.entryLink(all[i].See)
 	}
 	return all
+}
+
+// warningsOfReload tells of settings that the last reload refused.
+func (h *handler) warningsOfReload() []warning {
+	if h.reload == nil {
+		return nil
+	}
+	at, err := h.reload()
+	if err == nil {
+		return nil
+	}
+	return []warning{{
+		Kind: "Reload failed", See: runbook.NoReload, Command: "hookonce config check",
+		Text: fmt.Sprintf("The settings were not reloaded at %s; the old ones stay in force: %s.",
+			toTheSecond(Time(at)), strings.ReplaceAll(strings.ReplaceAll(err.Error(), ":\n", ": "), "\n", "; ")),
+		Advice: "Fix it, and reload again. This shows it, if the user of the gateway runs it:",
+	}}
 }
 
 // warningsOfLooks tells of events that never arrived, and of lists that cannot be read.
@@ -118,7 +183,7 @@ func warningsOfDestinations(destinations []Destination) []warning {
 		switch {
 		case !d.Configured && *d.Pending+*d.Sending > 0:
 			all = append(all, warning{
-				Kind: "Unknown destination", About: about, See: runbook.UnknownDestination,
+				Kind: UnknownDestination, About: about, See: runbook.UnknownDestination,
 				Text:   fmt.Sprintf("is not in the settings, and %s for it.", waiting(*d.Pending+*d.Sending)),
 				Advice: "They are sent when the settings have a destination of that name.", Command: "hookonce config check",
 			})

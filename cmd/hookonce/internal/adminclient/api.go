@@ -124,6 +124,11 @@ func (c *Client) Gateway(ctx context.Context) (*hookadmin.Gateway, error) {
 	return get[hookadmin.Gateway](ctx, c, api+"/gateway", nil)
 }
 
+// Warnings returns the warnings of the gateway.
+func (c *Client) Warnings(ctx context.Context) (*hookadmin.WarningPage, error) {
+	return get[hookadmin.WarningPage](ctx, c, api+"/warnings", nil)
+}
+
 // Ready returns nil if the gateway can claim deliveries.
 func (c *Client) Ready(ctx context.Context) error {
 	err := c.Get(ctx, "/readyz", nil, new(hookadmin.Health))

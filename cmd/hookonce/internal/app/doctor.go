@@ -34,8 +34,9 @@ type Check struct {
 	Name   string
 	Status Status
 	Seen   []string      // the findings, or why the check was skipped; at least one
-	Remedy string        // what to do; "" if there is nothing to do
+	Remedy string        // what to do, one thing a line; "" if there is nothing to do
 	See    runbook.Entry // more about it; "" for nothing
+	Link   string        // the address of more about it, in place of See
 }
 
 // checkTimeout bounds one query of Doctor.
@@ -55,6 +56,7 @@ type Gateway interface {
 	Gateway(ctx context.Context) (*hookadmin.Gateway, error)
 	Sources(ctx context.Context) (*hookadmin.SourcePage, error)
 	Destinations(ctx context.Context) (*hookadmin.DestinationPage, error)
+	Warnings(ctx context.Context) (*hookadmin.WarningPage, error)
 }
 
 // Doctor checks an installation. It creates and changes nothing, takes its
@@ -68,6 +70,7 @@ func Doctor(ctx context.Context, settings *config.Settings, faults *config.Fault
 		d.add(d.checkTLS())
 	}
 	d.checkDatabase(ctx)
+	d.addWarnings()
 	return d.checks
 }
 
@@ -76,6 +79,7 @@ type doctor struct {
 	faults   *config.Faults
 	gateway  Gateway // may be nil
 	checks   []Check
+	warnings []hookadmin.Warning // of gateway
 }
 
 func (d *doctor) add(c Check) {

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
+	"github.com/hookonce/hookonce/hookadmin"
 	"github.com/hookonce/hookonce/internal/runbook"
 )
 
@@ -76,18 +79,15 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 	if err != nil {
 		return failed(c.Name, err)
 	}
+	warnings, err := d.gateway.Warnings(ctx)
+	if err != nil {
+		return failed(c.Name, err)
+	}
+	d.warnings = warnings.Warnings
 	configured := 0
 	for i := range destinations.Destinations {
-		to := &destinations.Destinations[i]
-		if to.Configured {
+		if destinations.Destinations[i].Configured {
 			configured++
-		}
-		if to.Circuit != nil && to.Circuit.Open {
-			c.Status, c.Remedy, c.See = StatusWarning, "repair the destination; to retry at once: "+to.RetryCommand(), runbook.Waiting
-			c.Seen = append(c.Seen, fmt.Sprintf("the circuit of %s is open; failures in a row: %d", to.Name, to.Circuit.Failures))
-			if to.LastFailure != nil {
-				c.Seen = append(c.Seen, "its last error: "+to.LastFailure.String())
-			}
 		}
 	}
 	c.Seen = append(c.Seen, fmt.Sprintf("its settings: sources: %d, destinations: %d", len(sources.Sources), configured))
@@ -96,4 +96,24 @@ func (d *doctor) askGateway(ctx context.Context, c Check) Check {
 		c.Seen = append(c.Seen, "it is not ready: "+err.Error())
 	}
 	return c
+}
+
+// addWarnings adds those of the gateway that no other check has told.
+func (d *doctor) addWarnings() {
+	told := slices.Clone(d.checks)
+	for i := range d.warnings {
+		w := &d.warnings[i]
+		if !slices.ContainsFunc(told, func(c Check) bool { return c.tells(w) }) {
+			remedy := strings.TrimSpace(strings.Join(append(w.Remedy, w.Command), "\n"))
+			d.add(Check{Name: "gateway", Status: StatusWarning, Seen: []string{w.Text}, Remedy: remedy, Link: w.See})
+		}
+	}
+}
+
+// tells reports whether c has told of w.
+func (c *Check) tells(w *hookadmin.Warning) bool {
+	if c.Name == "destinations" && c.Status == StatusWarning && w.Kind == hookadmin.UnknownDestination {
+		return true
+	}
+	return slices.ContainsFunc(c.Seen, func(seen string) bool { return strings.HasPrefix(w.Text, seen) })
 }

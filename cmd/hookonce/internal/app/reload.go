@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/build"
 	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
@@ -36,9 +37,11 @@ func (g *gateway) apply(r reading) {
 	}
 	g.metrics.Reloaded(err == nil)
 	if err != nil {
+		g.refused.Store(&failedReload{time.Now(), err})
 		g.log.Error("settings not reloaded; the old ones stay in force", "error", err, "see", noReload())
 		return
 	}
+	g.refused.Store(nil)
 	warnOfSettings(settings, g.log)
 	g.showWarnings(settings)
 	if changed := needRestart(g.options.Settings, settings); len(changed) > 0 {
@@ -50,6 +53,20 @@ func (g *gateway) apply(r reading) {
 		g.log.Info("these variables keep the values of the process's environment, which a reload does not read again; "+
 			"for new values restart, or put them into the file of env_file", "variables", names, "see", noReload())
 	}
+}
+
+// failedReload is a reload that failed.
+type failedReload struct {
+	at  time.Time
+	err error
+}
+
+// reloadFailed returns when and why the last reload failed, or no error.
+func (g *gateway) reloadFailed() (time.Time, error) {
+	if r := g.refused.Load(); r != nil {
+		return r.at, r.err
+	}
+	return time.Time{}, nil
 }
 
 // noReload is where the runbook says why a reload has no effect.

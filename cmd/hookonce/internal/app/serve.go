@@ -118,7 +118,8 @@ type gateway struct {
 	certs         certs.Keeper // nil without tls
 	limits        stopLimits
 	stopping      atomic.Bool
-	warnings      atomic.Pointer[[]string] // of the settings, for the dashboard
+	warnings      atomic.Pointer[[]string]     // of the settings, for the dashboard
+	refused       atomic.Pointer[failedReload] // the last reload; nil if it succeeded
 	options       *Options
 }
 
@@ -160,6 +161,7 @@ func newGateway(ctx context.Context, store driver.Store, o *Options, exporter *t
 		Loopback:       limit.Loopback(g.admin.Addr().String()),
 		TrustedProxies: o.Settings.Engine.TrustedProxies,
 		Warnings:       g.allWarnings,
+		ReloadFailed:   g.reloadFailed,
 		StreamClients:  func(n int) { measured.StreamClients.Set(float64(n)) },
 		Metrics:        measured.Handler(),
 		WebhookURL:     g.webhookURL(),

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ type checked struct {
 	Name   string     `json:"name"`
 	Status app.Status `json:"status"` // ok, warning, failure or skipped
 	Seen   []string   `json:"seen"`   // the findings, or why the check was skipped
-	Remedy string     `json:"remedy"` // what to do; "" if there is nothing to do
+	Remedy string     `json:"remedy"` // what to do, one thing a line; "" if there is nothing to do
 	See    string     `json:"see"`    // address of more about it; "" for none
 }
 
@@ -34,8 +35,9 @@ func (p *program) doctorCommand() *cobra.Command {
 			"Tell what a failover of PostgreSQL does to acknowledged events.\n" +
 			"Look for triggers that may drop events. Count dead letters, quarantined\n" +
 			"requests, and messages that wait for an unknown destination. Ask the running\n" +
-			"gateway whether it is ready, and for its settings. The command changes nothing,\n" +
-			"and gateways may run meanwhile. The exit code is 1 if a check fails.\n" +
+			"gateway whether it is ready, and for its settings and warnings. The command\n" +
+			"changes nothing, and gateways may run meanwhile. The exit code is 1 if a check\n" +
+			"fails.\n" +
 			"In a folder without settings it takes those of the package, if there are any.",
 		Args: noArgs,
 	}
@@ -114,7 +116,7 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 			Checks []checked `json:"checks"`
 		}{Checks: []checked{}}
 		for _, c := range checks {
-			out.Checks = append(out.Checks, checked{c.Name, c.Status, c.Seen, c.Remedy, seeURL(c.See)})
+			out.Checks = append(out.Checks, checked{c.Name, c.Status, c.Seen, c.Remedy, cmp.Or(c.Link, seeURL(c.See))})
 		}
 		return writeJSON(p.stdout, out)
 	}
@@ -126,11 +128,11 @@ func (p *program) printChecks(checks []app.Check, asJSON bool) error {
 		for _, line := range lines[1:] {
 			t.row("", "", line)
 		}
-		if c.Remedy != "" {
-			t.row("", "", "→ "+c.Remedy)
+		for line := range strings.Lines(c.Remedy) {
+			t.row("", "", "→ "+strings.TrimSuffix(line, "\n"))
 		}
-		if c.See != "" {
-			t.row("", "", "  "+seeURL(c.See))
+		if see := cmp.Or(c.Link, seeURL(c.See)); see != "" {
+			t.row("", "", "  "+see)
 		}
 	}
 	t.Flush()

@@ -66,6 +66,7 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 		"/search":                      new(hookadmin.SearchPage),
 		"/stats":                       new(hookadmin.Stats),
 		"/gateway":                     new(hookadmin.Gateway),
+		"/warnings":                    new(hookadmin.WarningPage),
 		"/sources":                     new(hookadmin.SourcePage),
 		"/destinations":                new(hookadmin.DestinationPage),
 		"/destinations/x/pause":        new(hookadmin.DestinationPaused),
@@ -104,7 +105,7 @@ func TestNoCommandShowsHiddenCharacters(t *testing.T) {
 		"events replay lab x --reroute", "events replay --source lab --since 1h --plan", "events replay --source lab --since 1h --reroute --plan",
 		"events replay --source lab --since 1h --to billing --yes", "events list --destination x", "stats", "refused list --group", "refused show x",
 		"destinations resume x", "quarantine list", "quarantine show " + id, "quarantine retry " + id, "refused list",
-		"sources list", "destinations list", "destinations pause x", "destinations retry x", "events list --source \u202e",
+		"sources list", "doctor", "destinations list", "destinations pause x", "destinations retry x", "events list --source \u202e",
 	} {
 		for _, form := range []string{"", " --json"} {
 			args := strings.Split(command+form, " ")

@@ -75,6 +75,8 @@ func runGateway(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	case "kill":
 		s.end(ts, syscall.SIGKILL)
+	case "hangup":
+		ts.Check(s.gateway.cmd.Process.Signal(syscall.SIGHUP))
 	case "log": // complete after an end
 		_, err := io.WriteString(ts.Stderr(), s.gateway.stderr.String())
 		ts.Check(err)
