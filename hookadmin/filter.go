@@ -135,7 +135,7 @@ func parseListing(values url.Values, known, states []string, now time.Time) (lis
 		return listing{}, err
 	}
 	if state := values.Get("state"); state != "" && !slices.Contains(states, state) {
-		return listing{}, &ParameterError{"state", fmt.Sprintf("%q is not a state here; use %s", state, strings.Join(states, ", "))}
+		return listing{}, &ParameterError{"state", notState(state, states)}
 	}
 	var l listing
 	if l.since, l.until, err = parseSpan(values.Get("since"), values.Get("until"), now); err != nil {
@@ -143,6 +143,15 @@ func parseListing(values url.Values, known, states []string, now time.Time) (lis
 	}
 	l.limit, err = parseLimit(values.Get("limit"), driver.DefaultLimit, driver.MaxLimit)
 	return l, err
+}
+
+// notState says that states lacks state. People see events that are running as waiting, too.
+func notState(state string, states []string) string {
+	reason := fmt.Sprintf("%q is not a state here; use %s", state, strings.Join(states, ", "))
+	if state == shownWaiting && slices.Equal(states, driver.EventStates()) {
+		reason += "; events shown as waiting are running"
+	}
+	return reason
 }
 
 // checkParameters checks that values has only known names, each at most once, with values that a

@@ -83,9 +83,9 @@ func (f *JobFilter) selection(of, prefix string, now time.Time) (driver.JobSelec
 	case events && (f.Signature != "" || f.MessageIDs != nil):
 		return fault("signature", "is of dead letters, as message_ids are; events have none of them")
 	case events && f.State != "" && !slices.Contains(driver.EventStates(), f.State):
-		return fault("state", fmt.Sprintf("%q is not a state of an event", f.State))
+		return fault("state", notState(f.State, driver.EventStates()))
 	case !events && f.State != "" && f.State != driver.StateDead:
-		return fault("state", fmt.Sprintf("%q is not a state here; use dead", f.State))
+		return fault("state", notState(f.State, []string{driver.StateDead}))
 	}
 	since, until, err := parseSpan(f.Since, f.Until, now)
 	if err != nil {

@@ -156,7 +156,7 @@ func TestBadJobs(t *testing.T) {
 		`{"action":"replay","filter":{"ids":["a"]}}`:                                  "filter.source: is required with ids",
 		`{"action":"replay","filter":{"source":"a","ids":["a"],"message_ids":["m"]}}`: "filter.message_ids: is not allowed with ids",
 		`{"action":"replay","of":"events","filter":{"signature":"x"}}`:                "filter.signature: is of dead letters",
-		`{"action":"replay","of":"events","filter":{"state":"sent"}}`:                 `filter.state: "sent" is not a state`,
+		`{"action":"replay","of":"events","filter":{"state":"waiting"}}`:              `filter.state: "waiting" is not a state here; use pending`,
 		`{"action":"replay","filter":{"state":"done"}}`:                               `filter.state: "done" is not a state here`,
 		`{"action":"replay","filter":{"since":"yesterday"}}`:                          `since: "yesterday" is neither`,
 	} {

@@ -139,7 +139,8 @@ func TestEventsPageWithAWrongFilter(t *testing.T) {
 	t.Parallel()
 	g := newEvents(t)
 	for query, want := range map[string]string{
-		"state=wrong": `state: "wrong" is not a state here; use pending`, "since=soon": "since: ", "tz=Mars/Olympus": "tz: ", "tz=Local": "tz: ",
+		"state=wrong": `state: "wrong" is not a state here; use pending`, "since=soon": "since: ",
+		"state=waiting": `state: "waiting" is not a state here; use pending, running, done, dead, skipped; events shown as waiting are running`, "tz=Mars/Olympus": "tz: ", "tz=Local": "tz: ",
 		"tz=../../etc/passwd": "tz: ", "cursor=x": "cursor: malformed", "limit=0": "limit: ", "nonsense=1": `"nonsense": unknown parameter`,
 		"type=a&type=b": "type: given more than once", "q=" + url.QueryEscape("\x00"): "q: holds a control character",
 		"tz=UTC&tz=UTC": "tz: given more than once", "refresh=1": "refresh: ", "id=" + strings.Repeat("x", 2000): "id: longer than",

@@ -1,6 +1,7 @@
 package hookadmin
 
 import (
+	"cmp"
 	"html/template"
 	"strings"
 	"time"
@@ -100,6 +101,9 @@ func badgeOf(state string) badge {
 	}
 	return badge{state, "keys", "calm"}
 }
+
+// ShownHealth is Health for people, in the word of the pages.
+func (s *Source) ShownHealth() string { return badgeOf(cmp.Or(s.Health, "unknown")).Word }
 
 // empty is shown instead of a table without rows.
 type empty struct {

@@ -359,10 +359,13 @@ func statusCode(code int) *int {
 	return &code
 }
 
-// ShownState is State for people: "waiting" while messages wait and none is being sent.
+// shownWaiting is for people the state of a running event while messages wait and none is being sent.
+const shownWaiting = "waiting"
+
+// ShownState is State for people.
 func (e *Event) ShownState() string {
 	if e.Waiting {
-		return "waiting"
+		return shownWaiting
 	}
 	return e.State
 }

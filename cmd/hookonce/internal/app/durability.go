@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	hookonce "github.com/hookonce/hookonce"
+	"github.com/hookonce/hookonce/cmd/hookonce/internal/config"
 	"github.com/hookonce/hookonce/driver"
 )
 
@@ -104,6 +106,20 @@ func judgeFileSystem(path string, found fileSystem, allowed []string) error {
 	}
 	return Errorf(text, path, found.name).
 		Try("put it on a local disk, use PostgreSQL, or allow it by name in the settings: allow_unsafe: [" + w.Setting + "]")
+}
+
+// warnOfFileSystem logs that the settings allow the file system of a SQLite file, as the engine does for settings of
+// the database.
+func warnOfFileSystem(settings *config.Settings, log *slog.Logger) {
+	path, isSQLite := settings.SQLitePath()
+	if !isSQLite {
+		return
+	}
+	found, err := fileSystemOf(filepath.Dir(realPath(path))) // opening the file returns the error, too
+	if w := found.weakness(); err == nil && w != nil && slices.Contains(settings.AllowUnsafe, w.Setting) {
+		log.Warn("the database may lose acknowledged events; the settings allow it", "setting", w.Setting,
+			"value", w.Value, "effect", w.Effect, "remedy", w.Remedy)
+	}
 }
 
 // inLayer adds the warning of a file in the container's own layer to a check of the durability.

@@ -72,6 +72,14 @@ func TestDatabaseInMemory(t *testing.T) {
 		if got := check(t, checks, "durability"); got.Status != StatusWarning || !strings.Contains(seen, "do not survive a restart") {
 			t.Errorf("%s: %+v", kind, got)
 		}
+		r := serve(t, settings(t, text+"allow_unsafe: [volatile_filesystem]"))
+		if line := r.await(t, "effect"); line["setting"] != "volatile_filesystem" || line["value"] != kind {
+			t.Errorf("%s: a start logs %v", kind, line)
+		}
+		r.cancel()
+		if err := r.wait(t); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type Options struct {
 func Serve(ctx context.Context, o *Options) (err error) {
 	defer keepHeadroom()()
 	warnOfSettings(o.Settings, o.Logger)
+	warnOfFileSystem(o.Settings, o.Logger)
 	presence, err := takePresence(o.Settings, o.Logger)
 	if err != nil {
 		return err

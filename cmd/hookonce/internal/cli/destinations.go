@@ -36,7 +36,7 @@ var destinationList = &list[hookadmin.DestinationPage, hookadmin.Destination]{
 		return page.Destinations, "", hookadmin.Time{}
 	},
 	narrow: []narrowing{
-		{"LAST ERROR", below}, {"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
+		{"LAST ERROR", whole}, {"OLDEST DUE", brief}, {"ADDRESS", 20}, {"ADDRESS", out}, {"DESTINATION", 16}, {"SENDING", out}, {"OLDEST DUE", out}, {"DESTINATION", 8},
 	},
 	columns: []string{"DESTINATION", "STATE", "PENDING", "SENDING", "DEAD", "OLDEST DUE", "ADDRESS", "LAST ERROR"},
 	cells: func(d *hookadmin.Destination) []string {

@@ -220,11 +220,10 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) {
 	if len(found.Messages) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, []narrowing{
-			{"LAST ERROR", 30},
+			{"LAST ERROR", whole},
 			{"DUE", brief},
 			{"ATTEMPTS", brief},
 			{"MESSAGE", below},
-			{"LAST ERROR", below},
 			{"ROUTE", 12},
 			{"DESTINATION", 12},
 			{"ROUTE", out},
@@ -239,7 +238,7 @@ func printMessages(w io.Writer, found *hookadmin.EventDetail) {
 	if len(found.Attempts) > 0 {
 		fmt.Fprintln(w)
 		t := newTable(w, []narrowing{
-			{"ERROR", 30}, {"AT", brief}, {"MESSAGE", 12}, {"ERROR", below}, {"MESSAGE", 8}, {"DESTINATION", 12}, {"MESSAGE", out}, {"TOOK", out}, {"STATUS", out},
+			{"ERROR", whole}, {"AT", brief}, {"MESSAGE", 12}, {"MESSAGE", 8}, {"DESTINATION", 12}, {"MESSAGE", out}, {"TOOK", out}, {"STATUS", out},
 		}, "ATTEMPT", "AT", "DESTINATION", "MESSAGE", "OUTCOME", "STATUS", "TOOK", "ERROR")
 		to := make(map[string]string, len(found.Messages))
 		for i := range found.Messages {

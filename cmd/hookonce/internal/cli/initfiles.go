@@ -153,6 +153,7 @@ func (w *written) env() string {
 # reads it; a shell that sends events needs the variables, too:
 #   install -m 600 .env.example .env
 #   set -a; . ./.env; set +a
+# A gateway of another user cannot read that copy: add "-o USER" to install.
 # Keep .env out of version control. A value can be file:PATH, too.
 `)
 	for _, v := range w.variables {

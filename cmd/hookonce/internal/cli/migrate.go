@@ -63,10 +63,10 @@ func (p *program) migrateUpCommand() *cobra.Command {
 				return writeJSON(p.stdout, out)
 			}
 			for _, step := range applied {
-				fmt.Fprintf(p.stdout, "applied %d %s\n", step.Version, step.Name)
+				fmt.Fprintf(p.stdout, "applied %d %s to %s\n", step.Version, step.Name, settings.DatabaseDisplay())
 			}
 			if len(applied) == 0 {
-				fmt.Fprintln(p.stdout, "up to date")
+				fmt.Fprintln(p.stdout, settings.DatabaseDisplay()+" is up to date")
 			}
 			return nil
 		})

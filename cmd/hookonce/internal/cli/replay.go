@@ -54,7 +54,8 @@ func (p *program) eventsReplayCommand() *cobra.Command {
 			"says what would be done.\n\n" +
 			"A dead or skipped event keeps its ids. A done event needs --as-new or --same-id.\n" +
 			"After a route was corrected, --reroute sends events to where the present routes\n" +
-			"lead, and --to sends them to one destination. Done twice, both change nothing.\n" +
+			"lead, and --to sends them to one destination. Each of them changes nothing when\n" +
+			"done twice. --to sends a message of its own, also where --reroute sent one.\n" +
 			"Discarded events are left out, unless --note, --state or --id selects them.\n" +
 			"An event that no route had matched is matched again, with the routes of the\n" +
 			"running gateway, or of these settings if none runs. A running gateway sends the\n" +

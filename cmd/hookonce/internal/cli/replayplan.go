@@ -15,11 +15,17 @@ func planRows(t *columns, job *hookadmin.Job) {
 	if job.Handled > 0 {
 		row(job.Handled, "→ the handler, which runs again")
 	}
+	messages := func(m *driver.PlanPart) string {
+		if m.Route == "" {
+			return "messages to " + m.To() + " (no route)"
+		}
+		return "messages to " + m.To()
+	}
 	for _, m := range job.Skips {
-		row(m.Messages, "messages to "+m.Destination+" that wait or failed are skipped")
+		row(m.Messages, messages(&m)+" that wait or failed are skipped")
 	}
 	for _, m := range job.Stays {
-		row(m.Messages, "messages to "+m.Destination+" stay as they are")
+		row(m.Messages, messages(&m)+" stay as they are")
 	}
 	for _, reason := range sortedNames(job.Refused) {
 		if reason != driver.ErrModeNeeded.Error() { // the row of done events says that

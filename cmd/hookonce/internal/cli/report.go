@@ -109,13 +109,38 @@ func wrap(message string, width int) string {
 		if text.StringWidthWithoutEscSequences(line) <= width {
 			continue
 		}
-		parts := strings.Split(text.WrapSoft(line, width-len(indent)), "\n")
-		for j := range parts {
-			parts[j] = strings.TrimRight(parts[j], " ") // of the padding
-		}
-		lines[i] = strings.Join(parts, "\n"+indent)
+		lines[i] = strings.ReplaceAll(wrapWords(line, width-len(indent)), "\n", "\n"+indent)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// linked matches a link, with the signs around it.
+var linked = regexp.MustCompile(`\S*(?:https?://|docs/)\S+`)
+
+// wrapWords breaks a line between words. A link that is longer than width stays whole on a line of its own, so that
+// it can be copied.
+func wrapWords(line string, width int) string {
+	if text.StringWidthWithoutEscSequences(line) <= width {
+		return line
+	}
+	var parts []string
+	add := func(words string) {
+		if words = strings.TrimSpace(words); words != "" {
+			parts = append(parts, strings.Split(text.WrapSoft(words, width), "\n")...)
+		}
+	}
+	from := 0
+	for _, at := range linked.FindAllStringIndex(line, -1) {
+		if link := line[at[0]:at[1]]; text.StringWidthWithoutEscSequences(link) > width {
+			add(line[from:at[0]])
+			parts, from = append(parts, link), at[1]
+		}
+	}
+	add(line[from:])
+	for i := range parts {
+		parts[i] = strings.TrimRight(parts[i], " ") // of the padding
+	}
+	return strings.Join(parts, "\n")
 }
 
 // hintFor returns the hint of err, or else the hint for its kind of error.

@@ -9,10 +9,11 @@ import (
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{
-		"Error: short":                      "Error: short",
-		"Error: one two three four five":    "Error: one two three\n  four five",
-		"Error: a\nanother line with words": "Error: a\nanother line with\n  words",
-		"Error: awordthatislongerthanaline": "Error:\n  awordthatislongertha\n  naline",
+		"Error: short":                                            "Error: short",
+		"Error: one two three four five":                          "Error: one two three\n  four five",
+		"Error: a\nanother line with words":                       "Error: a\nanother line with\n  words",
+		"Error: see docs/runbook.md#a-sender-reports-401, please": "Error: see\n  docs/runbook.md#a-sender-reports-401,\n  please",
+		"Error: awordthatislongerthanaline":                       "Error:\n  awordthatislongertha\n  naline",
 	} {
 		if got := wrap(message, 22); got != want {
 			t.Errorf("%q is wrapped as %q, want %q", message, got, want)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
 		return page.Sources, "", hookadmin.Time{}
 	},
 	narrow: []narrowing{
-		{"WHY", below},
+		{"WHY", whole},
 		{"LAST DELIVERY", brief},
 		{"ARMED UNTIL", brief},
 		{"ADDRESS", below},
@@ -63,7 +62,7 @@ var sourceList = &list[hookadmin.SourcePage, hookadmin.Source]{
 			learned = strconv.Itoa(*n)
 		}
 		return []string{
-			s.Name, cmp.Or(s.Health, "unknown"), at(s.LastDeliveryAt), say.Number(s.Deliveries), s.Provider, scheme, learned, at(s.ArmedUntil),
+			s.Name, s.ShownHealth(), at(s.LastDeliveryAt), say.Number(s.Deliveries), s.Provider, scheme, learned, at(s.ArmedUntil),
 			s.Address, orDash(s.Why),
 		}
 	},

@@ -24,6 +24,7 @@ type columns struct {
 	narrow  []narrowing
 	wraps   bool // the last cell is continued on more lines, not shortened
 	checks  bool // the first cells are results of checks
+	cut     bool // a cell was shortened
 }
 
 // newTable returns a listing. Where the terminal is too narrow, it carries out the steps of narrow, in
@@ -67,8 +68,11 @@ func (t *columns) Flush() {
 		left = t.fit(widths, width)
 	}
 	fmt.Fprint(t.w, t.render(widths, width, isTerminal && coloured()))
+	if t.cut {
+		left = append(left, "texts with …")
+	}
 	if len(left) > 0 {
-		fmt.Fprintln(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has every column.", width))
+		fmt.Fprintln(t.w, wrap("Too wide for this terminal: "+strings.Join(left, ", ")+"; a pipe (| cat) has them whole.", width))
 	}
 }
 
@@ -114,10 +118,12 @@ func (t *columns) render(widths []int, columns int, colours bool) string {
 			heading = t.heading[i]
 		}
 		config := table.ColumnConfig{Number: i + 1, WidthMax: width, Hidden: width <= 0, WidthMaxEnforcer: func(cell string, width int) string {
-			return snipCell(heading, cell, width)
+			short := snipCell(heading, cell, width)
+			t.cut = t.cut || short != cell
+			return short
 		}}
 		if t.wraps {
-			config.WidthMaxEnforcer = text.WrapSoft
+			config.WidthMaxEnforcer = wrapWords
 		}
 		if colours && i == t.states() {
 			config.Transformer = colourState
@@ -130,6 +136,9 @@ func (t *columns) render(widths []int, columns int, colours bool) string {
 	}
 	for _, row := range t.rows {
 		out.AppendRow(cells(row))
+	}
+	if t.wraps {
+		return outdentLinks(out.Render(), columns) + "\n"
 	}
 	return t.addBelow(out.Render(), widths, columns) + "\n"
 }

@@ -18,6 +18,7 @@ const (
 	out   = 0  // the column is left out
 	below = -1 // each of its cells stands below the row, on a line with the others
 	brief = -2 // its heading is short, and its times have no year if they are recent
+	whole = -3 // as below, and complete: on as many lines as it needs
 )
 
 // shortHeadings are the headings of brief columns.
@@ -94,7 +95,7 @@ func (t *columns) shorten(column int) {
 // addBelow adds the cells that stand below their rows, on a terminal with so many columns. Such a table
 // has one line for each row.
 func (t *columns) addBelow(rendered string, widths []int, columns int) string {
-	if !slices.Contains(widths, below) {
+	if !slices.Contains(widths, below) && !slices.Contains(widths, whole) {
 		return rendered
 	}
 	lines := strings.Split(rendered, "\n")
@@ -105,13 +106,19 @@ func (t *columns) addBelow(rendered string, widths []int, columns int) string {
 	return strings.Join(both, "\n")
 }
 
-// belowRow returns the lines below a row. Ids in them are complete. A cell begins another line if little
-// room is left.
+// belowRow returns the lines below a row. Ids in them are complete, and texts of whole columns. A cell begins
+// another line if little room is left.
 func (t *columns) belowRow(row []string, widths []int, columns int) (lines []string) {
 	const little = 24
 	indent := strings.Repeat(" ", gap)
 	for i, cell := range row {
-		if widths[i] != below || cell == "-" || cell == "" {
+		if widths[i] != below && widths[i] != whole || cell == "-" || cell == "" {
+			continue
+		}
+		if widths[i] == whole {
+			for line := range strings.SplitSeq(wrapWords(cell, columns-gap), "\n") {
+				lines = append(lines, indent+line)
+			}
 			continue
 		}
 		last, room := len(lines)-1, columns-gap
@@ -120,14 +127,38 @@ func (t *columns) belowRow(row []string, widths []int, columns int) (lines []str
 		}
 		switch {
 		case last >= 0 && (room >= little || text.StringWidthWithoutEscSequences(cell) <= room):
-			lines[last] += indent + snip(cell, room)
+			lines[last] += indent + t.snipBelow(cell, room)
 		case slices.Contains(ids, t.heading[i]):
 			lines = append(lines, indent+cell)
 		default:
-			lines = append(lines, indent+snip(cell, columns-gap))
+			lines = append(lines, indent+t.snipBelow(cell, columns-gap))
 		}
 	}
 	return lines
+}
+
+func (t *columns) snipBelow(cell string, width int) string {
+	short := snip(cell, width)
+	t.cut = t.cut || short != cell
+	return short
+}
+
+// outdentLinks moves links that reach over the end of the terminal to the left, to a line of their own.
+func outdentLinks(rendered string, columns int) string {
+	lines := strings.Split(rendered, "\n")
+	for i, line := range lines {
+		at := linked.FindStringIndex(line)
+		if at == nil || columns == 0 || text.StringWidthWithoutEscSequences(line) <= columns {
+			continue
+		}
+		before, link := strings.TrimRight(line[:at[0]], " "), line[at[0]:]
+		link = strings.Repeat(" ", max(gap, columns-text.StringWidthWithoutEscSequences(link))) + link
+		if before != "" {
+			link = before + "\n" + link
+		}
+		lines[i] = link
+	}
+	return strings.Join(lines, "\n")
 }
 
 func sum(widths []int) int {

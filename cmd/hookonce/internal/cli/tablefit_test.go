@@ -76,7 +76,7 @@ func TestListingsKeepTheirColumns(t *testing.T) {
 		{
 			"dead letters", 80, func(p *program) { deadLetterList.print(p, letters) },
 			"RECEIVED SOURCE TYPE DESTINATION ATT STATUS FAILED",
-			[]string{"billing", " 12 ", " 500 ", longError[:40], "Too wide for this terminal: MESSAGE; a pipe (| cat) has every column."},
+			[]string{"billing", " 12 ", " 500 ", longError[:40], "Too wide for this terminal: MESSAGE, texts with …; a pipe (| cat) has them\n  whole."},
 		},
 		{
 			"dead letters", 132, func(p *program) { deadLetterList.print(p, letters) },
@@ -86,7 +86,7 @@ func TestListingsKeepTheirColumns(t *testing.T) {
 		{
 			"events", 45, func(p *program) { eventList.print(p, events) },
 			"RECEIVED SOURCE TYPE STATE ATT",
-			[]string{" 12\n", "Too wide for this terminal: DUPLICATES; a"},
+			[]string{" 12\n", "Too wide for this terminal: DUPLICATES,\n  texts with …; a pipe"},
 		},
 	} {
 		t.Setenv("NO_COLOR", "1")
@@ -102,6 +102,31 @@ func TestListingsKeepTheirColumns(t *testing.T) {
 				t.Errorf("%s in %d columns lack %q:\n%s", tt.name, tt.columns, want, shown)
 			}
 		}
+	}
+}
+
+// The reasons that an operator came for are complete, and a link can be copied.
+func TestReasonsAndLinksStayWhole(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	const link = "https://github.com/hookonce/hookonce/blob/main/docs/runbook.md#a-sender-reports-401"
+	long := strings.Repeat(longError+", ", 2) + "the end"
+	s := &screenOf{columns: 80}
+	destinationList.print(&program{stdout: s, stderr: s}, &hookadmin.DestinationPage{Destinations: []hookadmin.Destination{{
+		Name: "billing", OldestDue: hookadmin.Time(time.Now()), LastFailure: &hookadmin.Failure{Error: long},
+		Settings: &hookadmin.DestinationSettings{Address: "https://" + strings.Repeat("billing.", 6) + "example.com/hooks"},
+	}}})
+	shown := strings.Join(strings.Fields(strings.Join(wantFit(t, s), " ")), " ")
+	if !strings.Contains(shown, long) || !strings.HasSuffix(shown, "Too wide for this terminal: ADDRESS; a pipe (| cat) has them whole.") {
+		t.Errorf("the reason is cut:\n%s", s)
+	}
+	s = &screenOf{columns: 80}
+	facts := newFacts(s)
+	facts.row("warning", "gateway", "→ rotate the secret, as "+link)
+	facts.row("See:", "", link)
+	facts.Flush()
+	want := "warning  gateway  → rotate the secret, as\n  " + link + "\nSee:\n  " + link + "\n"
+	if s.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", s, want)
 	}
 }
 
