@@ -1,12 +1,17 @@
 package proof
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hookonce/hookonce/internal/test/dbtest"
+	"github.com/hookonce/hookonce/internal/test/eventually"
 	"github.com/hookonce/hookonce/internal/test/group"
 )
 
@@ -43,7 +48,7 @@ func powerCuts(tr *trial, d *disk, handlerTimeout time.Duration, server *dbtest.
 	tr.db.session.SetMaxIdleConns(0) // a power cut ends those of the test, too
 	worker := tr.addPlace("worker", settings{HandlerTimeout: handlerTimeout, DieOnce: !tr.mayDieAgain})
 	tr.killOne = func() {
-		if !worker.freeze() {
+		if !worker.freeze(t) {
 			return
 		}
 		if server != nil {
@@ -60,9 +65,23 @@ func powerCuts(tr *trial, d *disk, handlerTimeout time.Duration, server *dbtest.
 	return tr.report(tr.check(), figure{cutsName, d.cuts, true})
 }
 
-// freeze stops the running process, and reports whether there is one.
-func (p *place) freeze() bool {
+// freeze stops the running process, and reports whether there is one. It waits for each thread: on a busy machine one of them
+// may still answer a sender a moment after the signal, from a disk that is about to be replaced.
+func (p *place) freeze(t testing.TB) bool {
+	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.process != nil && !p.process.killed && p.process.cmd.Process.Signal(syscall.SIGSTOP) == nil
+	if p.process == nil || p.process.killed || p.process.cmd.Process.Signal(syscall.SIGSTOP) != nil {
+		return false
+	}
+	threads := fmt.Sprintf("/proc/%d/task/*/stat", p.process.cmd.Process.Pid)
+	eventually.True(t, "all threads stand still", func() bool {
+		files, err := filepath.Glob(threads)
+		return err == nil && !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			_, state, _ := strings.Cut(string(text), ") ")
+			return err == nil && !strings.HasPrefix(state, "T") // the file of a thread that has ended is gone
+		})
+	})
+	return true
 }
