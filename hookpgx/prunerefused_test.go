@@ -25,10 +25,7 @@ func TestPrunePastRefusals(t *testing.T) {
 			if _, err := w.Claim(t.Context(), claimOf(sortedClaims(all...)...)); err != nil {
 				t.Fatal(err)
 			}
-			w.exec(t, `CREATE SEQUENCE {schema}.refusals`) // no rollback undoes its count
-			w.exec(t, `CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-				PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
-				CREATE TRIGGER refuse BEFORE DELETE ON {schema}.event FOR EACH ROW WHEN (OLD.event_id = 'evt_3') EXECUTE FUNCTION {schema}.refuse()`)
+			w.refuseDeletes(t, code, "OLD.event_id = 'evt_3'")
 			p := &driver.PruneParams{Background: true, DedupeWindow: time.Hour, Retention: time.Hour, Now: time.Now().Add(48 * time.Hour)}
 			if got, err := w.Prune(t.Context(), p); err == nil || got.Events != 49 {
 				t.Errorf("Prune: %+v, error %v; want 49 removed, and the refusal", got, err)
@@ -54,12 +51,14 @@ func TestPrunePastRefusals(t *testing.T) {
 	}
 }
 
-// refuseDeletes makes events that a condition on OLD names stay, by a code that may concern all.
-func (w *world) refuseDeletes(t *testing.T, condition string) {
+const mayBeAll = "42501" // a code that may concern all rows
+
+// refuseDeletes makes events that a condition on OLD names stay, and counts the attempts to remove them.
+func (w *world) refuseDeletes(t *testing.T, code, condition string) {
 	t.Helper()
 	w.exec(t, `CREATE SEQUENCE {schema}.refusals; -- no rollback undoes its count
 		CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'not this one' USING ERRCODE = '42501'; END $$;
+		PERFORM nextval('{schema}.refusals'); RAISE EXCEPTION 'not this one' USING ERRCODE = '`+code+`'; END $$;
 		CREATE TRIGGER refuse BEFORE DELETE ON {schema}.event FOR EACH ROW WHEN (`+condition+`) EXECUTE FUNCTION {schema}.refuse()`)
 }
 
@@ -67,7 +66,7 @@ func (w *world) refuseDeletes(t *testing.T, condition string) {
 func TestPrunePastOpenEvents(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
-	w.refuseDeletes(t, "OLD.event_id LIKE 'refused%'")
+	w.refuseDeletes(t, mayBeAll, "OLD.event_id LIKE 'refused%'")
 	for i := range 3 {
 		var unfinished []driver.Claim
 		for j := range 15 {
@@ -90,7 +89,7 @@ func TestPrunePastOpenEvents(t *testing.T) {
 func TestPrunePastManyOfOneTime(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
-	w.refuseDeletes(t, "OLD.event_id LIKE 'refused%'")
+	w.refuseDeletes(t, mayBeAll, "OLD.event_id LIKE 'refused%'")
 	for _, source := range []string{"stripe", "shop"} {
 		of := func(id string) driver.Claim {
 			c := newClaim(id)
@@ -132,7 +131,7 @@ func TestPrunePastManyOfOneTime(t *testing.T) {
 func TestPruneOnce(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
-	w.refuseDeletes(t, "OLD.event_id LIKE 'refused%'")
+	w.refuseDeletes(t, mayBeAll, "OLD.event_id LIKE 'refused%'")
 	claim := func(n int) {
 		t.Helper()
 		var refused []driver.Claim
@@ -163,7 +162,7 @@ func TestPruneOnce(t *testing.T) {
 func TestPruneBehindAFailingWalk(t *testing.T) {
 	t.Parallel()
 	w := open(t, nil)
-	w.refuseDeletes(t, "OLD.source = 'stripe'")
+	w.refuseDeletes(t, mayBeAll, "OLD.source = 'stripe'")
 	var all []driver.Claim
 	for i := range 60 {
 		c := newClaim(fmt.Sprint("evt_", i))

@@ -60,8 +60,10 @@ func (p *program) doctorCommand() *cobra.Command {
 		if flags.adminURL == "" && client == nil && p.mayGuess(flags.settingsFlags, settings, faults) {
 			client = answering(cmd.Context(), settings)
 			switch nameless := p.noDatabase(flags.settingsFlags, settings); {
-			case client != nil && (nameless || p.missing(settings)):
-				settings.Database = databaseOf(cmd.Context(), client, settings, nameless)
+			case client != nil && nameless:
+				settings.Database = "" // no settings led to it, and any program may say that it is a gateway
+			case client != nil && p.missing(settings):
+				settings.Database = databaseOf(cmd.Context(), client, settings)
 			case client == nil && nameless && faults == nil && p.missing(settings):
 				return p.nothingHere(flags.settingsFlags, settings)
 			}
@@ -91,15 +93,15 @@ func (p *program) doctorCommand() *cobra.Command {
 }
 
 // databaseOf returns the SQLite file of a gateway, whose folder the path in its settings is relative to. It returns "" if
-// only that gateway can open its database, or if no settings led to it: any program may say that it is a gateway.
-func databaseOf(ctx context.Context, client *adminclient.Client, settings *config.Settings, guessed bool) string {
+// only that gateway can open its database.
+func databaseOf(ctx context.Context, client *adminclient.Client, settings *config.Settings) string {
 	about, err := client.Gateway(ctx)
-	if err != nil || guessed {
+	if err != nil {
 		return ""
 	}
 	given, _ := settings.SQLitePath()
 	path, is := strings.CutPrefix(about.Database, "sqlite:")
-	if is && !filepath.IsAbs(given) && filepath.IsAbs(path) && strings.HasSuffix(path, filepath.Clean(given)) && exists(path) {
+	if is && !filepath.IsAbs(given) && filepath.IsAbs(path) && strings.HasSuffix(path, string(filepath.Separator)+filepath.Clean(given)) && exists(path) {
 		return about.Database
 	}
 	return ""
